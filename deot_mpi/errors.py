@@ -1,0 +1,19 @@
+"""What can go wrong, and the exit code each kind of failure ends the program with."""
+
+from __future__ import annotations
+
+
+class DeotError(Exception):
+    """A failure the program explains in one sentence instead of a traceback."""
+
+    exit_code = 1
+
+
+class InputError(DeotError):
+    """The user's data, options or files cannot be used; the message says whose, what was received and the fix."""
+
+    exit_code = 2
+
+
+class ExchangeTimeoutError(DeotError):
+    """A message did not arrive in time; the message names the silent agents."""

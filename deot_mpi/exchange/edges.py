@@ -1,0 +1,87 @@
+"""Point-to-point sends along the edges of E, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from deot_mpi.agent import Agents
+from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.kinds import Kind
+from deot_mpi.samples import Floats
+from deot_mpi.waiting import wait_all
+
+Array = NDArray[np.generic]
+
+
+class Edges:
+    """The edges of one agent: its neighbours in the other role, by their index there."""
+
+    def __init__(self, agents: Agents, neighbours: Sequence[int], ledger: Ledger, timeout: float) -> None:
+        self.agents, self.neighbours = agents, tuple(neighbours)
+        self.ledger, self.timeout = ledger, timeout
+
+    def rank(self, neighbour: int) -> int:
+        """The rank behind a neighbour. Asking for an agent that E does not connect is a bug, not a message."""
+        if neighbour not in self.neighbours:
+            raise AssertionError(f"{self.agents.name} has no edge to {self.agents.neighbour_name(neighbour)}")
+        return self.agents.rank_of(self.agents.role.other, neighbour)
+
+    def swap(self, kind: Kind, outgoing: Array, incoming: dict[int, Array]) -> None:
+        """Send one array to every neighbour and fill one array from each; used once per run and kind."""
+        outgoing = np.ascontiguousarray(outgoing)
+        self.swap_each(kind, dict.fromkeys(self.neighbours, outgoing), incoming)
+
+    def swap_each(self, kind: Kind, outgoing: dict[int, Array], incoming: dict[int, Array]) -> None:
+        """As ``swap``, with an array of its own for each neighbour that gets one."""
+        comm = self.agents.comm
+        requests = [comm.Irecv(array, self.rank(j), int(kind)) for j, array in incoming.items()]
+        for j, array in outgoing.items():
+            self.ledger.sent(kind, j, array.nbytes)
+            requests.append(comm.Isend(array, self.rank(j), int(kind)))
+        wait_all(requests, self.timeout, lambda: self._names(incoming))
+
+    def _names(self, neighbours: Iterable[int]) -> str:
+        return " or ".join(self.agents.neighbour_name(j) for j in neighbours) or "its neighbours"
+
+
+class Channel:
+    """A repeated exchange of one vector per agent, planned once: persistent requests that are only started.
+
+    ``outgoing`` is the agent's own vector, the same for all its neighbours; ``incoming[j]`` holds the last one that
+    came from neighbour j. Use it in a ``with`` block: the requests are freed at its end.
+    """
+
+    def __init__(self, edges: Edges, kind: Kind, own_length: int, lengths: dict[int, int]) -> None:
+        comm, self._edges, self._kind = edges.agents.comm, edges, kind
+        self.outgoing: Floats = np.zeros(own_length)
+        self.incoming: dict[int, Floats] = {j: np.zeros(lengths[j]) for j in edges.neighbours}
+        self._send = {j: comm.Send_init(self.outgoing, edges.rank(j), int(kind)) for j in edges.neighbours}
+        self._receive = {j: comm.Recv_init(self.incoming[j], edges.rank(j), int(kind)) for j in edges.neighbours}
+
+    def swap(self, send_to: Sequence[int], receive_from: Sequence[int]) -> None:
+        """Start the sends and receives of this turn and complete them all."""
+        requests: list[MPI.Request] = []
+        for j in receive_from:
+            self._receive[j].Start()
+            requests.append(self._receive[j])
+        for j in send_to:
+            self._edges.ledger.sent(self._kind, j, self.outgoing.nbytes)
+            self._send[j].Start()
+            requests.append(self._send[j])
+        wait_all(requests, self._edges.timeout, lambda: self._edges._names(receive_from))
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if value is not None:
+            return  # an active request must not be freed; the job is ending anyway
+        for request in (*self._send.values(), *self._receive.values()):
+            request.Free()

@@ -1,0 +1,28 @@
+"""The kinds of messages: what crosses between agents, by name."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """What a message carries. The number is also its MPI tag."""
+
+    SAMPLES = 0
+    """Raw rows (raw kernel only)."""
+    SKETCH = 1
+    """Packed sign bits."""
+    NORMS = 2
+    """Euclidean norms of the centred rows."""
+    WEIGHTS = 3
+    """Per-sample weights, when any agent has them."""
+    POTENTIALS = 4
+    """Blocks of u and v during the rounds."""
+    OBJECTIVES = 5
+    """Potentials sent for measuring, and the reduces that give the values."""
+    MEAN = 6
+    """Masks along the edges and the masked sums behind the global mean and the mean cost."""
+    CONTROL = 7
+    """Sizes, stopping decisions, error messages."""
+    REFERENCE = 8
+    """Pooled raw rows for --reference: leaves the decentralised setting on request."""

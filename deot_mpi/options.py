@@ -1,0 +1,105 @@
+"""The options of a run, validated once, with the names the command line uses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from deot_mpi.errors import InputError
+from deot_mpi.samples import Floats
+from deot_mpi.sketch import Estimator
+
+DEFAULT_EPS_SCALE = 0.1
+
+KERNELS = ("sketch", "raw")
+ESTIMATORS = ("hamming", "paper")
+SOLVERS = ("sinkhorn", "kept", "mrbcd")
+STOPS = ("marginal", "change")
+
+
+@dataclass(frozen=True)
+class EOTOptions:
+    """Options of entropic optimal transport. ``None`` means: chosen by the program, as the comment says."""
+
+    eps: float | None = None
+    """Regularisation in cost units; with neither eps nor eps_scale, eps_scale = 0.1."""
+    eps_scale: float | None = None
+    """Regularisation as a share of the mean cost under the storage protocol, from moments."""
+    kernel: Literal["sketch", "raw"] = "sketch"
+    bits: int = 1024
+    estimator: Estimator = "hamming"
+    centre: bool = True
+    orthogonal: bool = True
+    correction: bool = True
+    protocol: str | Floats = "uniform"
+    degree: int = 4
+    match: bool = False
+    solver: Literal["sinkhorn", "kept", "mrbcd"] = "sinkhorn"
+    neighbours: int | None = None
+    """L: neighbours asked per round; all by default."""
+    pairs: int | None = None
+    """B: pairs per round of MRBCD; by default every agent moves in every round."""
+    rounds: int = 1000
+    tol: float = 1e-6
+    stop: Literal["marginal", "change"] = "marginal"
+    check_every: int = 10
+    eta: float = 1.0
+    seed: int = 0
+    reference: bool = False
+    timeout: float = 300.0
+    """Seconds after which a silent agent ends the run."""
+
+    def __post_init__(self) -> None:
+        self._check_eps()
+        _choice("kernel", self.kernel, KERNELS)
+        _choice("estimator", self.estimator, ESTIMATORS)
+        _choice("solver", self.solver, SOLVERS)
+        _choice("stop", self.stop, STOPS)
+        for name in ("bits", "degree", "rounds", "check_every"):
+            _at_least_one(name, getattr(self, name))
+        for name in ("neighbours", "pairs"):
+            if getattr(self, name) is not None:
+                _at_least_one(name, getattr(self, name))
+        for name in ("eta", "timeout"):
+            _positive(name, getattr(self, name))
+        if not (isinstance(self.tol, int | float) and self.tol >= 0):
+            raise InputError(f"tol is {self.tol}; it must be 0 (use all rounds) or more.")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise InputError(f"seed is {self.seed}; it must be a whole number, 0 or more.")
+        if self.solver == "sinkhorn" and self.neighbours is not None:
+            raise InputError(
+                f"neighbours is {self.neighbours}, but solver 'sinkhorn' always asks all neighbours; "
+                "use solver 'kept' (exact for any number) or 'mrbcd' (the paper's)."
+            )
+        if self.solver != "mrbcd" and self.pairs is not None:
+            raise InputError(
+                f"pairs is {self.pairs}, but only solver 'mrbcd' draws pairs; leave it out or use 'mrbcd'."
+            )
+
+    def _check_eps(self) -> None:
+        if self.eps is not None and self.eps_scale is not None:
+            raise InputError(f"eps is {self.eps} and eps_scale is {self.eps_scale}; give one of the two.")
+        for name in ("eps", "eps_scale"):
+            if getattr(self, name) is not None:
+                _positive(name, getattr(self, name))
+
+    @property
+    def scale(self) -> float | None:
+        """The share of the mean cost to use, None when eps is given."""
+        return None if self.eps is not None else self.eps_scale or DEFAULT_EPS_SCALE
+
+
+def _choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
+
+
+def _at_least_one(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} is {value!r}; it must be a whole number, 1 or more.")
+
+
+def _positive(name: str, value: object) -> None:
+    if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise InputError(f"{name} is {value!r}; it must be a finite number above 0.")

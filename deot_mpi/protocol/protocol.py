@@ -1,0 +1,100 @@
+"""E itself, its marginals, and what can be said about it before anything is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from deot_mpi.errors import InputError
+from deot_mpi.protocol.graphs import Support, components
+from deot_mpi.roles import Role
+from deot_mpi.samples import Floats
+
+_SUM_TOLERANCE = 1e-9
+"""How far from 1 the sum of a given E may be: weights written with nine digits pass, a forgotten edge does not."""
+
+
+@dataclass(frozen=True)
+class ProtocolReport:
+    """What a reader should know about E."""
+
+    name: str
+    edges: int
+    sigma: float
+    """sum |e_ij - p_i q_j|: the mismatch with the storage protocol. 0 means the centralised problem."""
+    tau: float | None
+    """max W_eps(mu_i, gamma_j) over the pairs looked at; None when sigma is 0 and nothing depends on it."""
+    tau_pairs: str
+    """'edges' when tau was measured on E's own edges, 'all' when pooled data allowed all pairs."""
+    components: int
+    isolated_sources: tuple[int, ...]
+    isolated_targets: tuple[int, ...]
+
+    @property
+    def connected(self) -> bool:
+        return self.components == 1 and not self.isolated_sources and not self.isolated_targets
+
+    @property
+    def tau_sigma(self) -> float:
+        """The paper's bound on the mismatch error (Lemma 1); 0 when E is the storage protocol."""
+        return 0.0 if self.tau is None else self.tau * self.sigma
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The communication protocol E (I x J, non-negative, sum 1) beside the storage protocol p, q."""
+
+    name: str
+    E: Floats
+    p: Floats
+    q: Floats
+
+    def __post_init__(self) -> None:
+        E, shape = self.E, (self.p.size, self.q.size)
+        if E.shape != shape:
+            raise InputError(
+                f"protocol {self.name}: E has shape {E.shape} but there are {shape[0]} source and {shape[1]} target "
+                f"agents; give a {shape[0]} x {shape[1]} matrix or change --sources."
+            )
+        if not np.isfinite(E).all() or (E < 0).any():
+            i, j = (int(k) for k in np.argwhere(~(np.isfinite(E) & (E >= 0)))[0])
+            raise InputError(
+                f"protocol {self.name}: weight {E[i, j]} between source {i} and target {j}; weights must be >= 0."
+            )
+        if abs(E.sum() - 1.0) > _SUM_TOLERANCE:
+            raise InputError(
+                f"protocol {self.name}: the weights sum to {E.sum():.10g}, not 1. Divide each by that sum, or leave "
+                "the weights out (they then follow p q^T, or --match)."
+            )
+
+    @property
+    def support(self) -> Support:
+        return self.E > 0
+
+    def weights(self, role: Role, index: int) -> Floats:
+        """One agent's row (source) or column (target) of E."""
+        return self.E[index] if role is Role.SOURCE else self.E[:, index]
+
+    def neighbours(self, role: Role, index: int) -> tuple[int, ...]:
+        return tuple(int(k) for k in np.flatnonzero(self.weights(role, index)))
+
+    def marginals(self, role: Role) -> Floats:
+        """e_i (sources) or e^j (targets)."""
+        return np.asarray(self.E.sum(axis=1 if role is Role.SOURCE else 0))
+
+    @property
+    def sigma(self) -> float:
+        return float(np.abs(self.E - np.outer(self.p, self.q)).sum())
+
+    def report(self, tau: float | None, tau_pairs: str = "edges") -> ProtocolReport:
+        return ProtocolReport(
+            name=self.name,
+            edges=int(self.support.sum()),
+            sigma=self.sigma,
+            tau=tau,
+            tau_pairs=tau_pairs,
+            components=components(self.support),
+            isolated_sources=tuple(int(i) for i in np.flatnonzero(~self.support.any(axis=1))),
+            isolated_targets=tuple(int(j) for j in np.flatnonzero(~self.support.any(axis=0))),
+        )

@@ -1,0 +1,147 @@
+"""The centralised reference: POT on pooled samples, and the error decomposition of Section 3.5.
+
+Only for asking how far off a run is: pooling is what this project exists to avoid. Runs on one rank, without MPI.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from importlib.util import find_spec
+
+import numpy as np
+
+from deot_mpi.errors import InputError
+from deot_mpi.kernel import Kernel
+from deot_mpi.protocol import Protocol
+from deot_mpi.result import ErrorDecomposition, ReferenceValues, Values
+from deot_mpi.roles import Role
+from deot_mpi.samples import Floats
+
+_SCALING_LIMIT = 300.0
+"""Largest cost/eps for POT's scaling form; beyond it exp(-c/eps) nears underflow and the log form is used."""
+_POT_ROUNDS, _POT_TOLERANCE = 20_000, 1e-10
+_DELTA = 0.05
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """All samples in agent order, as the reference sees them."""
+
+    rows: dict[Role, Floats]
+    shares: dict[Role, Floats]
+    """Each row's share in its own agent."""
+    owner: dict[Role, Floats]
+    """Index of the agent each row belongs to."""
+
+
+def require_pot() -> bool:
+    """Whether POT can be had; says how to get it where not."""
+    if find_spec("ot") is None:
+        raise InputError("reference needs the package POT, which is not installed: pip install 'deot_mpi[reference]'.")
+    return True
+
+
+def solve_pooled(cost: Floats, reference: Floats, eps: float) -> tuple[Values, str]:
+    """The problem min <C,pi> + eps KL(pi | R) - eps over plans with R's marginals, by POT.
+
+    POT regularises with KL(pi | a b^T), so R enters as a change of cost: C - eps log(R / a b^T), infinite off R's
+    support.
+    """
+    import ot
+
+    keep_rows, keep_columns = reference.any(axis=1), reference.any(axis=0)
+    cost, reference = cost[np.ix_(keep_rows, keep_columns)], reference[np.ix_(keep_rows, keep_columns)]
+    a, b = reference.sum(axis=1), reference.sum(axis=0)
+    with np.errstate(divide="ignore"):
+        shifted = cost - eps * (np.log(reference) - np.log(np.outer(a, b)))
+    finite = shifted[np.isfinite(shifted)]
+    method = "sinkhorn" if np.ptp(finite) < _SCALING_LIMIT * eps else "sinkhorn_log"
+    offset = finite.min()
+    plan, log = ot.sinkhorn(
+        a, b, shifted - offset, eps, method=method, numItermax=_POT_ROUNDS, stopThr=_POT_TOLERANCE, log=True, warn=False
+    )
+    scalings = (log["log_u"], log["log_v"]) if "log_u" in log else (np.log(log["u"]), np.log(log["v"]))
+    f, g = (eps * (scaling - np.log(weights)) for scaling, weights in zip(scalings, (a, b), strict=True))
+    mass = float(plan.sum())
+    dual = float(a @ f + b @ g) + offset - eps * mass
+    transport = float((plan * cost).sum())
+    positive = plan > 0
+    entropy = float((plan[positive] * (np.log(plan[positive]) - 1.0)).sum())
+    return Values(dual, dual + eps, transport, transport + eps * entropy), f"POT {ot.__version__} {method}"
+
+
+def compare(
+    pooled: Pooled, protocol: Protocol, kernel: Kernel, eps: float, reached: float, rounds: int
+) -> tuple[ReferenceValues, ErrorDecomposition, float]:
+    """Solve the three centralised problems, and the small ones behind tau, and decompose the error of ``reached``."""
+    x, y = pooled.rows[Role.SOURCE], pooled.rows[Role.TARGET]
+    cost = ((x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1)[None, :] - 2.0 * x @ y.T).clip(min=0.0)
+    inner = np.outer(pooled.shares[Role.SOURCE], pooled.shares[Role.TARGET])
+    rows, columns = (pooled.owner[role].astype(int) for role in Role)
+
+    storage = np.outer(protocol.p, protocol.q)
+    central, solver = solve_pooled(cost, storage[rows][:, columns] * inner, eps)
+    exact = central
+    if protocol.sigma > 0:
+        exact, _ = solve_pooled(cost, protocol.E[rows][:, columns] * inner, eps)
+    approximate = exact
+    estimated = -eps * kernel.log_block(kernel.show(x), kernel.show(y))
+    if not np.allclose(estimated, cost, rtol=0.0, atol=1e-9 * cost.max(initial=0.0)):
+        approximate, _ = solve_pooled(estimated, protocol.E[rows][:, columns] * inner, eps)
+
+    tau = max(
+        solve_pooled(cost[np.ix_(rows == i, columns == j)], inner[np.ix_(rows == i, columns == j)], eps)[
+            0
+        ].dual_objective
+        for i in range(protocol.p.size)
+        for j in range(protocol.q.size)
+    )
+    total = abs(reached - central.dual_objective)
+    errors = ErrorDecomposition(
+        total=total,
+        mismatch=abs(exact.dual_objective - central.dual_objective),
+        kernel=abs(approximate.dual_objective - exact.dual_objective),
+        algorithm=abs(reached - approximate.dual_objective),
+        relative_total=total / max(abs(central.dual_objective), np.finfo(float).tiny),
+        mismatch_bound=tau * protocol.sigma,
+        kernel_bound=_kernel_bound(x, y, cost, eps, getattr(kernel, "bits", None)),
+        algorithm_rate=1.0 / np.sqrt(rounds),
+    )
+    return ReferenceValues(central, exact, approximate, solver), errors, tau
+
+
+def _kernel_bound(x: Floats, y: Floats, cost: Floats, eps: float, bits: int | None) -> float:
+    """G (N+M) ( sqrt(32 pi^2/Q log(2(N+M)/delta)) + 8 pi/(3Q) log(2(N+M)/delta) ), Lemma 2; 0 for the exact kernel.
+
+    G = max |d kappa/d phi| = max (2 r s |sin phi|/eps) exp(-c/eps) over the pairs at hand.
+    """
+    if bits is None:
+        return 0.0
+    norms = np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1))
+    sine = np.sqrt((norms**2 - (x @ y.T) ** 2).clip(min=0.0))
+    lipschitz = float((2.0 / eps * sine * np.exp(-cost / eps)).max())
+    count = len(x) + len(y)
+    log_term = np.log(2.0 * count / _DELTA)
+    return float(
+        lipschitz * count * (np.sqrt(32.0 * np.pi**2 / bits * log_term) + 8.0 * np.pi / (3.0 * bits) * log_term)
+    )
+
+
+def flatten(reference: ReferenceValues, errors: ErrorDecomposition, tau: float) -> Floats:
+    """All numbers as one array, for the broadcast to the other ranks."""
+    return np.array([
+        *astuple(reference.centralised), *astuple(reference.protocol), *astuple(reference.approximate),
+        *astuple(errors), tau,
+    ])  # fmt: skip
+
+
+FLAT_SIZE = 4 * 3 + 8 + 1
+
+
+def unflatten(numbers: Floats, solver: str) -> tuple[ReferenceValues, ErrorDecomposition, float]:
+    values = [float(number) for number in numbers]
+    return (
+        ReferenceValues(Values(*values[0:4]), Values(*values[4:8]), Values(*values[8:12]), solver),
+        ErrorDecomposition(*values[12:20]),
+        values[20],
+    )

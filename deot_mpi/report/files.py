@@ -1,0 +1,91 @@
+"""Results on disk. Every file appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from deot_mpi.errors import InputError
+from deot_mpi.result import EOTResult
+
+
+def check_writable(path: str | None, flag: str) -> None:
+    """Find out before the work, not after it, that a result could not be written."""
+    if path is None:
+        return
+    folder = Path(path).parent
+    if Path(path).is_dir():
+        raise InputError(f"{flag} {path}: is a folder; name a file in it.")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InputError(f"{flag} {path}: the folder {folder} does not exist or cannot be written; make it first.")
+
+
+def make_folder(path: str | None, flag: str, owner: str) -> None:
+    """Make the folder results are saved in, on this agent's own host."""
+    if path is None:
+        return
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise InputError(f"{owner}: {flag} {path} cannot be written ({error}).") from error
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Write beside the file, then put it in place in one step."""
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(partial, 0o666 & ~umask)
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+
+
+def write_json(result: EOTResult, path: str) -> None:
+    text = json.dumps(_json_ready(result.to_dict()), indent=2, allow_nan=False) + "\n"
+    write_whole(Path(path), lambda file: _ignore(file.write(text.encode())))
+
+
+def save_potential(result: EOTResult, folder: str) -> None:
+    """This agent's block of u or v (cost units), as ``source-0003.npz`` or ``target-0003.npz``."""
+    path = Path(folder) / f"{result.role.value}-{result.index:04d}.npz"
+    write_whole(
+        path,
+        lambda file: np.savez(
+            file,
+            potential=result.potential,
+            role=np.array(result.role.value),
+            agent=np.array(result.index),
+            eps=np.array(result.eps),
+            rounds=np.array(result.rounds),
+        ),
+    )
+
+
+def _ignore(_: int) -> None:
+    """Writers return how much they wrote; nobody asks."""
+
+
+def _json_ready(value: object) -> object:
+    """JSON has no infinities and no NaN: a diverged run's become null."""
+    if isinstance(value, dict):
+        return {str(key): _json_ready(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_ready(entry) for entry in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

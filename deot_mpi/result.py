@@ -1,0 +1,228 @@
+"""What a run gives back: named values, who took part, how it went, what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deot_mpi.kinds import Kind
+from deot_mpi.protocol import ProtocolReport
+from deot_mpi.roles import Role
+from deot_mpi.samples import Floats
+from deot_mpi.solvers import Status
+
+
+@dataclass(frozen=True)
+class Values:
+    """The four numbers, in cost units; MATH.md's table says who else reports which."""
+
+    dual_objective: float
+    """F(u,v), the paper's W~_eps."""
+    regularised_cost: float
+    """F + eps: <C,pi> + eps KL(pi | R) at the optimum."""
+    transport_cost: float
+    """<C,pi>."""
+    entropy_cost: float
+    """<C,pi> - eps H(pi) with H(pi) = -sum pi (log pi - 1)."""
+
+
+@dataclass(frozen=True)
+class AgentSummary:
+    role: str
+    index: int
+    samples: int
+    mass: float
+    """p_i or q_j: the agent's share of its domain."""
+    protocol_mass: float
+    """e_i or e^j: the share that E gives it."""
+    neighbours: int
+    marginal_error: float
+    """L1, sum_n |(pi 1)_n - a_n| over its rows (sources) or columns (targets)."""
+
+
+@dataclass(frozen=True)
+class TracePoint:
+    round: int
+    objective: float
+    error: float
+    change: float
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Messages and bytes of one kind, measured, beside the paper's formula where it has one."""
+
+    kind: str
+    messages: int
+    bytes: int
+    collectives: int
+    collective_bytes: int
+    formula_bytes: int | None
+
+
+@dataclass(frozen=True)
+class EdgeTraffic:
+    source: int
+    target: int
+    messages: int
+    bytes: int
+    bytes_by_kind: dict[str, int]
+
+
+@dataclass(frozen=True)
+class LedgerReport:
+    """All messages of the run. Point-to-point messages by kind and edge (both directions), collectives apart."""
+
+    by_kind: tuple[Traffic, ...]
+    by_edge: tuple[EdgeTraffic, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(row.bytes + row.collective_bytes for row in self.by_kind)
+
+    @property
+    def messages(self) -> int:
+        return sum(row.messages for row in self.by_kind)
+
+    def of(self, kind: Kind) -> Traffic:
+        return next(row for row in self.by_kind if row.kind == kind.name.lower())
+
+
+@dataclass(frozen=True)
+class ErrorDecomposition:
+    """|F_t - W| and its three parts (Section 3.5), with the paper's bounds. W is the centralised value.
+
+    ``mismatch`` = |W~_E - W|, ``kernel`` = |W^_E - W~_E|, ``algorithm`` = |F_t - W^_E|; together at least ``total``.
+    """
+
+    total: float
+    mismatch: float
+    kernel: float
+    algorithm: float
+    relative_total: float
+    mismatch_bound: float
+    """tau sigma (Lemma 1)."""
+    kernel_bound: float
+    """Lemma 2's bound on ||K - K^||, delta = 0.05; the paper multiplies it by an unknown Lipschitz constant."""
+    algorithm_rate: float
+    """1/sqrt(t): the order of the paper's Lemma 3, without its unknown constant."""
+
+
+@dataclass(frozen=True)
+class ReferenceValues:
+    """Centralised values of POT on the pooled samples."""
+
+    centralised: Values
+    """E = p q^T, exact kernel."""
+    protocol: Values
+    """This run's E, exact kernel."""
+    approximate: Values
+    """This run's E and kernel, solved to the end."""
+    solver: str
+
+
+@dataclass(frozen=True)
+class EOTResult:
+    """Everything an agent knows at the end; the same on every rank but for ``potential``, its own block."""
+
+    values: Values
+    eps: float
+    status: Status
+    rounds: int
+    seconds: float
+    setup_seconds: float
+    agents: tuple[AgentSummary, ...]
+    protocol: ProtocolReport
+    ledger: LedgerReport
+    trace: tuple[TracePoint, ...]
+    role: Role
+    index: int
+    potential: Floats
+    """This agent's block of u or v, in cost units (defined up to a constant that u and v share)."""
+    reference: ReferenceValues | None = None
+    errors: ErrorDecomposition | None = None
+    notes: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def dual_objective(self) -> float:
+        return self.values.dual_objective
+
+    @property
+    def regularised_cost(self) -> float:
+        return self.values.regularised_cost
+
+    @property
+    def transport_cost(self) -> float:
+        return self.values.transport_cost
+
+    @property
+    def entropy_cost(self) -> float:
+        return self.values.entropy_cost
+
+    @property
+    def marginal_error(self) -> float:
+        """L1 over both marginals."""
+        return float(sum(agent.marginal_error for agent in self.agents))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form. Potentials are not in it: each agent keeps its own (--save)."""
+        return {
+            **asdict(self.values),
+            "eps": self.eps,
+            "status": self.status.name.lower(),
+            "status_text": self.status.value,
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "setup_seconds": self.setup_seconds,
+            "marginal_error": self.marginal_error,
+            "agents": [asdict(agent) for agent in self.agents],
+            "protocol": {
+                **asdict(self.protocol),
+                "connected": self.protocol.connected,
+                "tau_sigma": self.protocol.tau_sigma,
+            },
+            "ledger": {**asdict(self.ledger), "messages": self.ledger.messages, "bytes": self.ledger.bytes},
+            "trace": [asdict(point) for point in self.trace],
+            "reference": None if self.reference is None else asdict(self.reference),
+            "errors": None if self.errors is None else asdict(self.errors),
+            "notes": list(self.notes),
+            "settings": self.settings,
+        }
+
+
+def summarise_ledger(
+    edges: dict[Role, NDArray[np.int64]], collectives: dict[Role, NDArray[np.int64]], formula: dict[Kind, int]
+) -> LedgerReport:
+    """The report from every agent's counts: (agent, kind, neighbour, 2) and (agent, kind, 2) arrays per role."""
+    # A source's neighbours are targets: swap the target side's axes so that both are (kind, source, target, 2).
+    per_edge = edges[Role.SOURCE].transpose(1, 0, 2, 3) + edges[Role.TARGET].transpose(1, 2, 0, 3)
+    per_kind = per_edge.sum(axis=(1, 2))
+    together = collectives[Role.SOURCE].sum(axis=0) + collectives[Role.TARGET].sum(axis=0)
+    by_kind = tuple(
+        Traffic(
+            kind=kind.name.lower(),
+            messages=int(per_kind[kind, 0]),
+            bytes=int(per_kind[kind, 1]),
+            collectives=int(together[kind, 0]),
+            collective_bytes=int(together[kind, 1]),
+            formula_bytes=formula.get(kind),
+        )
+        for kind in Kind
+    )
+    by_edge = tuple(
+        EdgeTraffic(
+            source=int(i),
+            target=int(j),
+            messages=int(per_edge[:, i, j, 0].sum()),
+            bytes=int(per_edge[:, i, j, 1].sum()),
+            bytes_by_kind={k.name.lower(): int(per_edge[k, i, j, 1]) for k in Kind if per_edge[k, i, j, 1]},
+        )
+        for i, j in np.argwhere(per_edge[..., 0].sum(axis=0))
+    )
+    return LedgerReport(by_kind, by_edge)

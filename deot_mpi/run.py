@@ -1,0 +1,175 @@
+"""The program: ``mpirun -n 16 python -m deot_mpi.run``. The one place that parses, prints and sets the exit code.
+
+Exit codes: 0 done, 2 unusable input, 1 anything else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import mpi4py
+from threadpoolctl import threadpool_limits
+
+mpi4py.rc.threads = False  # one thread talks to MPI; asking for more slows every message
+
+from mpi4py import MPI  # noqa: E402
+
+from deot_mpi.agent import Agents  # noqa: E402
+from deot_mpi.arguments import HelpWanted, Inputs, Job, config_path, parse  # noqa: E402
+from deot_mpi.eot import solve_eot  # noqa: E402
+from deot_mpi.errors import DeotError, InputError  # noqa: E402
+from deot_mpi.exchange.collective import agree, broadcast_text  # noqa: E402
+from deot_mpi.files import load_samples  # noqa: E402
+from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json  # noqa: E402
+from deot_mpi.report.plot import check_plot, draw_convergence  # noqa: E402
+from deot_mpi.result import EOTResult  # noqa: E402
+from deot_mpi.roles import Role  # noqa: E402
+from deot_mpi.samples import Samples  # noqa: E402
+from deot_mpi.solvers import Status  # noqa: E402
+from deot_mpi.waiting import wait_all  # noqa: E402
+
+_START_TIMEOUT = 60.0
+"""Seconds the ranks wait for each other before the options (and their own timeout) are known."""
+_LAUNCHED_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_NTASKS")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command line on every rank of COMM_WORLD. Returns the exit code, or ends all ranks."""
+    comm = MPI.COMM_WORLD
+    try:
+        with threadpool_limits(limits=1):
+            return _run(comm, sys.argv[1:] if argv is None else argv)
+    except HelpWanted as text:
+        return _say_once(comm, str(text), sys.stdout, 0)
+    except InputError as error:  # agreed on: every rank is here
+        return _say_once(comm, f"deot_mpi: error: {error}\n", sys.stderr, error.exit_code)
+    except DeotError as error:
+        _end_all(comm, f"deot_mpi: error on rank {comm.rank}: {error}\n", error.exit_code)
+    except KeyboardInterrupt:
+        _end_all(comm, f"deot_mpi: rank {comm.rank} was interrupted\n", 130)
+    except BaseException:
+        _end_all(comm, f"deot_mpi: unexpected failure on rank {comm.rank}\n{traceback.format_exc()}", 1)
+    return 1
+
+
+def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
+    job = _understand(comm, argv)
+    timeout = job.options.timeout
+    sources = _split(comm, job)
+    role = Role.SOURCE if comm.rank < sources else Role.TARGET
+    _check_outputs(comm, job, timeout)
+
+    def load(agents: Agents) -> Samples:
+        return _load(job.inputs, agents)
+
+    if comm.rank == 0:
+        from deot_mpi.report.terminal import ProgressLine  # only one rank speaks: the others start faster without
+
+        with ProgressLine(job.outputs.progress, job.options.rounds, job.options.tol) as progress:
+            result = solve_eot(comm, role, load, job.options, progress)
+    else:
+        result = solve_eot(comm, role, load, job.options)
+    _write(comm, job, result)
+    return 1 if result.status is Status.DIVERGED else 0
+
+
+def _understand(comm: MPI.Intracomm, argv: list[str]) -> Job:
+    """The command line and the config file, the latter read by rank 0 alone."""
+    job, error, config = None, None, None
+    try:
+        path = config_path(argv)
+        if path is not None and comm.rank == 0:
+            config = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as caught:
+        path, error = None, f"the config file cannot be read ({caught})."
+    except InputError as caught:
+        path, error = None, str(caught)
+    agree(comm, error, _START_TIMEOUT)
+    if path is not None:
+        config = broadcast_text(comm, config, 0, _START_TIMEOUT)
+    try:
+        job = parse(argv, config)
+    except InputError as caught:
+        error = str(caught)
+    agree(comm, error, _START_TIMEOUT)
+    assert job is not None
+    return job
+
+
+def _split(comm: MPI.Intracomm, job: Job) -> int:
+    """The number of source agents; the same on every rank."""
+    if comm.size == 1:
+        launched = max((int(os.environ.get(name, "1")) for name in _LAUNCHED_SIZE), default=1)
+        hint = (
+            f"the launcher started {launched} processes, each sees only itself: mpirun and mpi4py are of different MPIs"
+            if launched > 1
+            else "start it with mpirun -n 2 (or more) python -m deot_mpi.run"
+        )
+        raise InputError(f"one rank only, and a job needs a source and a target agent; {hint}.")
+    sources = comm.size // 2 if job.sources is None else job.sources
+    if not 1 <= sources < comm.size:
+        raise InputError(
+            f"--sources {sources} with {comm.size} ranks leaves {max(comm.size - sources, 0)} targets; "
+            f"choose 1 to {comm.size - 1}."
+        )
+    return sources
+
+
+def _load(inputs: Inputs, agents: Agents) -> Samples:
+    """This agent's own samples, from its file or its share of a synthetic set."""
+    source = agents.role is Role.SOURCE
+    pattern = inputs.source if source else inputs.target
+    if pattern is None:
+        return inputs.synthetic.share(agents.role, agents.index, agents.count(agents.role))
+    return load_samples(pattern, agents.index, agents.name, inputs.source_weights if source else inputs.target_weights)
+
+
+def _check_outputs(comm: MPI.Intracomm, job: Job, timeout: float) -> None:
+    error = None
+    try:
+        make_folder(job.outputs.save, "--save", f"rank {comm.rank}")
+        if comm.rank == 0:
+            check_plot(job.outputs.plot)
+            check_writable(job.outputs.json, "--json")
+            check_writable(job.outputs.plot, "--plot")
+    except InputError as caught:
+        error = str(caught)
+    agree(comm, error, timeout)
+
+
+def _write(comm: MPI.Intracomm, job: Job, result: EOTResult) -> None:
+    outputs = job.outputs
+    if outputs.save is not None:
+        save_potential(result, outputs.save)
+    if comm.rank == 0:
+        if outputs.json is not None:
+            write_json(result, outputs.json)
+        if outputs.plot is not None:
+            draw_convergence(result, outputs.plot)
+        from deot_mpi.report.terminal import print_result
+
+        print_result(result)
+        sys.stdout.flush()
+
+
+def _say_once(comm: MPI.Intracomm, text: str, stream: object, code: int) -> int:
+    """Print on rank 0; the others wait, because the launcher ends a job at the first rank that leaves with an error."""
+    if comm.rank == 0:
+        print(text, end="", file=stream, flush=True)  # type: ignore[call-overload]
+    wait_all([comm.Ibarrier()], 10.0, lambda: "the other ranks")
+    return code
+
+
+def _end_all(comm: MPI.Intracomm, text: str, code: int) -> None:
+    """A failure the other ranks do not know of: say it, give the text time to leave, and end the job."""
+    print(text, end="", file=sys.stderr, flush=True)
+    time.sleep(0.2)
+    comm.Abort(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

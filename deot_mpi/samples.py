@@ -1,0 +1,85 @@
+"""One agent's samples: the array, its weights, and the checks every array passes before anything is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deot_mpi.errors import InputError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The rows an agent holds (N_i x D) and their positive weights, or None when all rows weigh the same.
+
+    The mass of an agent is the sum of its weights (the number of its rows when it has none): the storage
+    protocol p_i is that mass over the domain's.
+    """
+
+    rows: Floats
+    weights: Floats | None = None
+
+    @property
+    def count(self) -> int:
+        return int(self.rows.shape[0])
+
+    @property
+    def dimension(self) -> int:
+        return int(self.rows.shape[1])
+
+    @property
+    def mass(self) -> float:
+        return float(self.count) if self.weights is None else float(self.weights.sum())
+
+    @property
+    def shares(self) -> Floats:
+        """alpha_n: the share of each row in its own agent's mass; 1/N_i without weights."""
+        if self.weights is None:
+            return np.full(self.count, 1.0 / self.count)
+        return np.asarray(self.weights / self.weights.sum())
+
+
+def check_samples(rows: ArrayLike, weights: ArrayLike | None, owner: str) -> Samples:
+    """Turn what a user handed over into ``Samples``, or say what is wrong with it and how to mend it."""
+    try:
+        array = np.asarray(rows)
+    except ValueError as error:
+        raise InputError(f"{owner}: the samples are not a rectangular array ({error}).") from error
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{owner}: samples must be real numbers, got an array of {array.dtype}.")
+    if array.ndim == 1 and array.size:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] == 0:
+        raise InputError(
+            f"{owner}: no samples, got an array of shape {array.shape}. Every agent needs at least one row and one "
+            "column; give this agent rows or start the job without it."
+        )
+    array = np.ascontiguousarray(array, dtype=np.float64)
+    bad = np.argwhere(~np.isfinite(array))
+    if bad.size:
+        row, column = (int(k) for k in bad[0])
+        raise InputError(
+            f"{owner}: row {row}, column {column} is {array[row, column]} ({len(bad)} such values in all). "
+            "Samples must be finite; drop or fill these entries."
+        )
+    return Samples(array, None if weights is None else _check_weights(weights, array.shape[0], owner))
+
+
+def _check_weights(weights: ArrayLike, count: int, owner: str) -> Floats:
+    try:
+        array = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{owner}: the weights are not numbers ({error}).") from error
+    if array.shape != (count,):
+        raise InputError(f"{owner}: {count} rows but weights of shape {array.shape}; give one weight per row.")
+    bad = np.flatnonzero(~(np.isfinite(array) & (array > 0)))
+    if bad.size:
+        raise InputError(
+            f"{owner}: weight {array[bad[0]]} of row {bad[0]} ({bad.size} such weights in all). Weights must be "
+            "positive and finite; drop rows that weigh nothing."
+        )
+    return np.ascontiguousarray(array)

@@ -1,0 +1,171 @@
+"""The common ground of every problem: agents who know each other's sizes, E, the edges, and centred samples.
+
+Entropic OT stands on it today; whatever else is computed between the same agents starts from the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+
+from deot_mpi.agent import Agents
+from deot_mpi.errors import InputError
+from deot_mpi.exchange.collective import Collectives, Tables, broadcast_text
+from deot_mpi.exchange.edges import Edges
+from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.kinds import Kind
+from deot_mpi.options import EOTOptions
+from deot_mpi.protocol import Protocol, choose_protocol
+from deot_mpi.protocol.choose import read_protocol_file
+from deot_mpi.roles import Role
+from deot_mpi.samples import Floats, Samples
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What every agent says about its samples before anything else: how many, how wide, how heavy."""
+
+    counts: dict[Role, Floats]
+    masses: dict[Role, Floats]
+    dimension: int
+    weighted: bool
+    """Whether any agent has per-sample weights (then all exchange theirs)."""
+
+    def shares(self, role: Role) -> Floats:
+        """The storage protocol: p (sources) or q (targets)."""
+        return np.asarray(self.masses[role] / self.masses[role].sum())
+
+    def owners(self, role: Role) -> Floats:
+        """The agent of each row of a domain, rows in agent order."""
+        return np.repeat(np.arange(self.counts[role].size), self.counts[role].astype(int))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a problem starts: everything but the kernel."""
+
+    agents: Agents
+    collectives: Collectives
+    ledger: Ledger
+    sizes: Sizes
+    protocol: Protocol
+    edges: Edges
+    samples: Samples
+    rows: Floats
+    """The agent's samples less the global mean (as they are, without centring)."""
+
+    @property
+    def storage_share(self) -> float:
+        """p_i or q_j of this agent."""
+        return float(self.sizes.shares(self.agents.role)[self.agents.index])
+
+
+def meet(comm: MPI.Intracomm, role: Role, load: Callable[[Agents], Samples], options: EOTOptions) -> Setting:
+    """Bring the agents together: read samples, compare sizes, agree on E, find the common centre.
+
+    ``load`` gives this agent's own samples and may reject them; then all agents raise its sentence.
+    """
+    agents = Agents(comm, role, options.timeout)
+    ledger = Ledger(role, agents.index, agents.sources, agents.targets)
+    collectives = Collectives(agents, ledger, options.timeout)
+    with agents.freed_on_error():
+        samples = collectives.all_or_none(lambda: load(agents))
+        sizes = _compare_sizes(collectives, samples)
+        protocol = _agree_on_protocol(collectives, sizes, options)
+        edges = Edges(agents, protocol.neighbours(role, agents.index), ledger, options.timeout)
+        setting = Setting(agents, collectives, ledger, sizes, protocol, edges, samples, samples.rows)
+        if options.centre:
+            setting = _centred(setting)
+    return setting
+
+
+def _compare_sizes(collectives: Collectives, samples: Samples) -> Sizes:
+    row = np.array([samples.count, samples.dimension, samples.mass, samples.weights is not None], dtype=np.float64)
+    table = collectives.share(Kind.CONTROL, row)
+    expected = int(table.source[0, 1])
+    for role in Role:
+        for index, dimension in enumerate(table.of(role)[:, 1]):
+            if dimension != expected:
+                raise InputError(
+                    f"{role.value} agent {index} has samples of {int(dimension)} columns, source agent 0 {expected}; "
+                    "all agents must hold the same features."
+                )
+    return Sizes(
+        counts={role: table.of(role)[:, 0] for role in Role},
+        masses={role: table.of(role)[:, 2] for role in Role},
+        dimension=expected,
+        weighted=bool(table.source[:, 3].any() or table.target[:, 3].any()),
+    )
+
+
+def _agree_on_protocol(collectives: Collectives, sizes: Sizes, options: EOTOptions) -> Protocol:
+    """E from the options; a protocol file is read by rank 0 alone, which tells the others."""
+    comm = collectives.agents.comm
+    first = comm.rank == 0
+    text = collectives.all_or_none(lambda: (read_protocol_file(options.protocol) if first else None) or "")
+    text = broadcast_text(comm, text, 0, options.timeout)
+    return choose_protocol(
+        options.protocol,
+        sizes.shares(Role.SOURCE),
+        sizes.shares(Role.TARGET),
+        degree=options.degree,
+        matched=options.match,
+        seed=options.seed,
+        text=text or None,
+    )
+
+
+def _linked_share(setting: Setting, role: Role) -> float:
+    """The share of a domain held by agents that have an edge: only these take part in sums over samples."""
+    return float(sum(
+        share
+        for index, share in enumerate(setting.sizes.shares(role))
+        if setting.protocol.neighbours(role, index)
+    ))  # fmt: skip
+
+
+def _centred(setting: Setting) -> Setting:
+    """Subtract the mean of the two domains' means: c(x,y) does not change, and sketches see more than the offset."""
+    samples = setting.samples
+    weighted_sum = setting.storage_share * (samples.shares @ samples.rows)
+    total = setting.collectives.masked_sum(setting.edges, weighted_sum)
+    centre = total / sum(_linked_share(setting, role) for role in Role)
+    return Setting(**{**setting.__dict__, "rows": samples.rows - centre})
+
+
+def mean_cost(setting: Setting) -> float:
+    """E ||x - y||^2 under the storage protocol, from moments: E||x||^2 + E||y||^2 - 2 <E x, E y>.
+
+    Discloses the two means and the two second moments, nothing of a single agent.
+    """
+    dimension, role = setting.sizes.dimension, setting.agents.role
+    at = {Role.SOURCE: 0, Role.TARGET: dimension + 1}
+    row = np.zeros(2 * (dimension + 1))
+    shares, rows = setting.samples.shares, setting.rows
+    row[at[role] : at[role] + dimension] = setting.storage_share * (shares @ rows)
+    row[at[role] + dimension] = setting.storage_share * float(shares @ (rows**2).sum(axis=1))
+    total = setting.collectives.masked_sum(setting.edges, row)
+    means, squares = {}, {}
+    for domain in Role:
+        part = total[at[domain] : at[domain] + dimension + 1] / _linked_share(setting, domain)
+        means[domain], squares[domain] = part[:-1], part[-1]
+    return float(squares[Role.SOURCE] + squares[Role.TARGET] - 2.0 * (means[Role.SOURCE] @ means[Role.TARGET]))
+
+
+def choose_eps(setting: Setting, options: EOTOptions) -> float:
+    """eps in cost units, given or as a share of the mean cost."""
+    if options.scale is None:
+        assert options.eps is not None
+        return float(options.eps)
+    cost = mean_cost(setting)
+    if not cost > 0:
+        raise InputError(f"the mean cost is {cost:g}, so eps cannot be a share of it; give --eps in cost units.")
+    return options.scale * cost
+
+
+def counts_table(sizes: Sizes) -> Tables[np.int64]:
+    """Rows per agent as integers, one column."""
+    return Tables(*(sizes.counts[role].astype(np.int64)[:, None] for role in Role))

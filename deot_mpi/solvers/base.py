@@ -1,0 +1,129 @@
+"""What all solvers share: setup, one step (a round), a measurement, and the run with its stopping rule."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, Protocol
+
+import numpy as np
+
+from deot_mpi.samples import Floats
+from deot_mpi.view import AgentView
+
+
+class Status(Enum):
+    """Why a run stopped."""
+
+    MARGINAL = "converged: marginal error below tol"
+    CHANGE = "converged: potentials changed by less than tol"
+    ROUNDS = "stopped: all rounds used"
+    DIVERGED = "diverged: the objective is not finite"
+
+    @property
+    def converged(self) -> bool:
+        return self in (Status.MARGINAL, Status.CHANGE)
+
+
+class Channel(Protocol):
+    """A repeated exchange of one vector per agent along the edges (``exchange.edges.Channel``)."""
+
+    outgoing: Floats
+    incoming: dict[int, Floats]
+
+    def swap(self, send_to: Sequence[int], receive_from: Sequence[int]) -> None: ...
+
+
+@dataclass
+class SolverState:
+    """All a solver carries from one round to the next."""
+
+    potential: Floats
+    round: int = 0
+    change: float = np.inf
+    """max_n |u_n(t) - u_n(t-1)| / eps of the last round."""
+    kept: dict[int, Floats] = field(default_factory=dict)
+    """The last log-sums computed for each neighbour, where the solver keeps them."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One agent's part of a measurement, to be added (change: maximised) over the agents."""
+
+    objective: float
+    error: float
+    change: float
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When to stop and how often to look."""
+
+    rounds: int
+    tol: float
+    stop: Literal["marginal", "change"]
+    check_every: int
+
+    def due(self, round_: int) -> bool:
+        """Every ``check_every`` rounds, at the end, and early on, where most of the way is made."""
+        return round_ % self.check_every == 0 or round_ == self.rounds or round_ in (1, 2, 5)
+
+    def status(self, round_: int, total: Measure) -> Status | None:
+        """The same decision on every rank, since ``total`` is."""
+        if not np.isfinite(total.objective):
+            return Status.DIVERGED
+        if self.stop == "marginal" and total.error <= self.tol:
+            return Status.MARGINAL
+        if self.stop == "change" and total.change <= self.tol:
+            return Status.CHANGE
+        return Status.ROUNDS if round_ >= self.rounds else None
+
+
+class Solver(ABC):
+    """A solver for one agent. ``setup`` makes the state, ``step`` does one round, ``run`` goes on to the end.
+
+    ``channel`` carries the rounds' potentials, ``probe`` those sent only to measure; they are counted apart.
+    """
+
+    def __init__(self, view: AgentView, channel: Channel, probe: Channel) -> None:
+        self.view, self.channel, self.probe = view, channel, probe
+
+    def setup(self) -> SolverState:
+        return SolverState(self.view.start())
+
+    @abstractmethod
+    def step(self, state: SolverState) -> None:
+        """One round, in place."""
+
+    def measure(self, state: SolverState) -> Measure:
+        """This agent's part of F and of the L1 marginal error at the current potentials, from one exchange."""
+        view = self.view
+        self.probe.outgoing[:] = state.potential
+        self.probe.swap(view.neighbours, view.neighbours)
+        if not view.neighbours:
+            return Measure(0.0, 0.0, 0.0)
+        sums = {j: view.log_sums(j, self.probe.incoming[j]) for j in view.neighbours}
+        violation = view.log_violation(state.potential, sums)
+        with np.errstate(over="ignore"):  # an infinite objective is the message: the run diverged
+            mass = view.marginal * float(view.shares @ np.exp(violation))
+            error = view.marginal_error(violation)
+        # Each role reports the plan's mass from its own side; half of each is the mass once.
+        return Measure(view.linear_part(state.potential) - 0.5 * view.eps * mass, error, state.change)
+
+    def run(self, rule: Rule, total: Callable[[int, Measure], Measure]) -> tuple[SolverState, Status]:
+        """Rounds until the rule ends them. ``total`` adds a measurement over all agents (and may record it)."""
+        state = self.setup()
+        status: Status | None = None
+        while status is None:
+            self.step(state)
+            state.round += 1
+            if rule.due(state.round):
+                status = rule.status(state.round, total(state.round, self.measure(state)))
+        return state, status
+
+    def move(self, state: SolverState, potential: Floats) -> None:
+        """Put a new potential in place and note how far it went."""
+        state.change = float(np.abs(potential - state.potential).max(initial=0.0)) / self.view.eps
+        state.potential = potential
