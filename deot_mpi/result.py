@@ -201,7 +201,10 @@ def summarise_ledger(
 ) -> LedgerReport:
     """The report from every agent's counts: (agent, kind, neighbour, 2) and (agent, kind, 2) arrays per role."""
     # A source's neighbours are targets: swap the target side's axes so that both are (kind, source, target, 2).
-    per_edge = edges[Role.SOURCE].transpose(1, 0, 2, 3) + edges[Role.TARGET].transpose(1, 2, 0, 3)
+    sources, targets = len(edges[Role.SOURCE]), len(edges[Role.TARGET])
+    from_sources = edges[Role.SOURCE][:, :, :targets].transpose(1, 0, 2, 3)
+    from_targets = edges[Role.TARGET][:, :, :sources].transpose(1, 2, 0, 3)
+    per_edge = from_sources + from_targets
     per_kind = per_edge.sum(axis=(1, 2))
     together = collectives[Role.SOURCE].sum(axis=0) + collectives[Role.TARGET].sum(axis=0)
     by_kind = tuple(

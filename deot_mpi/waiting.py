@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from deot_mpi.errors import ExchangeTimeoutError
 
-_EAGER_POLLS = 200
+_EAGER_POLLS = 20
 """Polls that only yield the core: most messages of a round are there by then."""
 _NAP_SECONDS = 50e-6
 _LONGEST_NAP_SECONDS = 2e-3

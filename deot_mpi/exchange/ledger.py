@@ -18,8 +18,8 @@ class Ledger:
 
     def __init__(self, role: Role, index: int, sources: int, targets: int) -> None:
         self.role, self.index = role, index
-        neighbours = targets if role is Role.SOURCE else sources
-        self._edges = np.zeros((len(Kind), neighbours, 2), dtype=np.int64)
+        # As wide for both roles, so that rows of sources and targets fit one table.
+        self._edges = np.zeros((len(Kind), max(sources, targets), 2), dtype=np.int64)
         self._collectives = np.zeros((len(Kind), 2), dtype=np.int64)
 
     def sent(self, kind: Kind, neighbour: int, nbytes: int) -> None:

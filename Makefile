@@ -1,0 +1,43 @@
+# make run    set up everything and run 16 agents on synthetic data (ARGS="--reference" adds options, RANKS=4 fewer agents)
+# make test   set up everything and run the tests
+# make check  lint and types
+# make setup  only make .venv: Python packages and an MPI, nothing from the system
+PYTHON ?= python3
+RANKS ?= 16
+ARGS ?=
+VENV := .venv
+READY := $(VENV)/.ready
+
+# Root in a container or a CI job; Open MPI takes this from the environment only.
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+export PATH := $(abspath $(VENV)/bin):$(PATH)
+
+.PHONY: run test check setup clean test-%
+
+run: $(READY)
+	mpirun -n $(RANKS) python -m deot_mpi.run $(ARGS)
+
+test: $(READY)
+	python scripts/run_tests.py
+
+# One number of ranks only: make test-4
+test-%: $(READY)
+	python scripts/run_tests.py --ranks $*
+
+check: $(READY)
+	ruff check .
+	ruff format --check .
+	mypy
+
+setup: $(READY)
+
+$(READY): pyproject.toml scripts/configure_mpi.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[mpi,test,check]'
+	$(VENV)/bin/python scripts/configure_mpi.py
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info
