@@ -45,7 +45,12 @@ def sketch(rows: Floats, bits: int, seed: int, orthogonal: bool) -> Bits:
 
 def _projections(dimension: int, seed: int, block: int, orthogonal: bool) -> Floats:
     gaussian = generator(seed, Purpose.PROJECTIONS, block).standard_normal((dimension, dimension))
-    return np.linalg.qr(gaussian)[0] if orthogonal else gaussian
+    if not orthogonal:
+        return gaussian
+    q, r = np.linalg.qr(gaussian)
+    # QR fixes signs by convention, not by chance; the Gaussian's own signs make the directions uniform again. The
+    # Hamming distance does not notice, the paper's <a, b> does.
+    return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0))
 
 
 @dataclass(frozen=True)

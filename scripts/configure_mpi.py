@@ -2,7 +2,7 @@
 
 Writes settings into the environment's own files, so they hold for every mpirun of this environment and touch nothing
 outside it: more ranks than cores are welcome and give way to each other, and transports for fabrics that a single
-machine does not have are not searched for (they cost 1.5 s at every start). On a cluster with its own MPI, do not run it.
+machine does not have are not searched for (that takes longer than a small job). Not for a cluster's own MPI.
 """
 
 from __future__ import annotations

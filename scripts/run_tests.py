@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, help="only the MPI tests, with this many ranks")
     parser.add_argument("pytest_arguments", nargs="*", help="passed on to pytest, after --")
     chosen = parser.parse_args()
-    pytest = [sys.executable, "-m", "pytest", "-q", *chosen.pytest_arguments]
+    pytest = [sys.executable, "-m", "pytest", "-q", "--color=no", *chosen.pytest_arguments]
     serial = [("one process", [*pytest, str(TESTS), "--ignore", str(TESTS / "mpi")])]
     sizes = SIZES if chosen.ranks is None else (chosen.ranks,)
     parallel = [

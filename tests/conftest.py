@@ -19,6 +19,7 @@ if WITH_MPI:
 _counts = {"passed": 0, "failed": 0, "skipped": 0}
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     if RANK != 0:
         config.pluginmanager.getplugin("terminalreporter")._tw._file = open(os.devnull, "w")  # noqa: SIM115
@@ -49,6 +50,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         text = f"\nFAILED on rank {RANK} of {SIZE}: {report.nodeid}\n{report.longreprtext}\n{report.capstderr}\n"
         os.write(2, text.encode())
         time.sleep(0.5)  # let the text leave before the job ends
+        MPI.COMM_WORLD.Abort(1)
+
+
+def pytest_internalerror(excrepr: object) -> None:
+    if SIZE > 1:
+        os.write(2, f"\npytest failed on rank {RANK} of {SIZE}\n{excrepr}\n".encode())
+        time.sleep(0.5)
         MPI.COMM_WORLD.Abort(1)
 
 

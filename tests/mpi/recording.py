@@ -1,0 +1,90 @@
+"""A communicator that keeps a copy of every buffer it is asked to send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from mpi4py import MPI
+
+
+@dataclass
+class Sent:
+    """One hand-over of bytes to MPI: to one rank, or (destination None) to a collective."""
+
+    call: str
+    destination: int | None
+    content: bytes
+
+
+@dataclass
+class Record:
+    sent: list[Sent] = field(default_factory=list)
+
+    def add(self, call: str, destination: int | None, buffer: object) -> None:
+        self.sent.append(Sent(call, destination, np.asarray(buffer).tobytes()))
+
+
+class RecordingRequest(MPI.Prequest):
+    """A persistent send: what counts is what the buffer holds whenever it is started."""
+
+    def remember(self, record: Record, buffer: object, destination: int) -> RecordingRequest:
+        self.record, self.buffer, self.destination = record, buffer, destination
+        return self
+
+    def Start(self) -> None:  # noqa: N802
+        self.record.add("Start", self.destination, self.buffer)
+        super().Start()
+
+
+#: Calls that move no data of the caller's.
+SILENT = {
+    "Dup", "Split", "Free", "Irecv", "Recv_init", "Get_rank", "Get_size", "rank", "size", "Ibarrier", "Barrier",
+    "handle", "group", "name", "topology",
+}  # fmt: skip
+RECORDED = {"Isend", "Send_init", "Iallreduce", "Ireduce", "Ibcast", "Igatherv"}
+
+
+class RecordingComm(MPI.Intracomm):
+    """Forwards what this project uses and records it; any other way to send raises instead of escaping notice."""
+
+    record: Record
+
+    def __getattribute__(self, name: str) -> object:
+        if not name.startswith("_") and name not in SILENT | RECORDED | {"record", "recording"}:
+            raise AssertionError(f"communicator call {name} is not recorded")
+        return super().__getattribute__(name)
+
+    def recording(self, record: Record) -> RecordingComm:
+        self.record = record
+        return self
+
+    def Dup(self, info: MPI.Info = MPI.INFO_NULL) -> RecordingComm:  # noqa: N802
+        return RecordingComm(super().Dup(info)).recording(self.record)
+
+    def Split(self, color: int = 0, key: int = 0) -> RecordingComm:  # noqa: N802
+        return RecordingComm(super().Split(color, key)).recording(self.record)
+
+    def Isend(self, buf, dest, tag=0):  # type: ignore[no-untyped-def]  # noqa: N802
+        self.record.add("Isend", dest, buf)
+        return super().Isend(buf, dest, tag)
+
+    def Send_init(self, buf, dest, tag=0):  # type: ignore[no-untyped-def]  # noqa: N802
+        return RecordingRequest(super().Send_init(buf, dest, tag)).remember(self.record, buf, dest)
+
+    def Iallreduce(self, sendbuf, recvbuf, op=MPI.SUM):  # type: ignore[no-untyped-def]  # noqa: N802
+        self.record.add("Iallreduce", None, recvbuf if sendbuf is MPI.IN_PLACE else sendbuf)
+        return super().Iallreduce(sendbuf, recvbuf, op)
+
+    def Ireduce(self, sendbuf, recvbuf, op=MPI.SUM, root=0):  # type: ignore[no-untyped-def]  # noqa: N802
+        self.record.add("Ireduce", None, recvbuf if sendbuf is MPI.IN_PLACE else sendbuf)
+        return super().Ireduce(sendbuf, recvbuf, op, root)
+
+    def Ibcast(self, buf, root=0):  # type: ignore[no-untyped-def]  # noqa: N802
+        if self.rank == root:
+            self.record.add("Ibcast", None, buf)
+        return super().Ibcast(buf, root)
+
+    def Igatherv(self, sendbuf, recvbuf, root=0):  # type: ignore[no-untyped-def]  # noqa: N802
+        self.record.add("Igatherv", None, sendbuf)
+        return super().Igatherv(sendbuf, recvbuf, root)

@@ -1,0 +1,140 @@
+"""Convergence of the three solvers to an answer they did not compute, and why they stop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from problems import dense_answers, squared_distances
+
+import deot_mpi
+from deot_mpi.roles import Role
+from deot_mpi.solvers import Status
+from deot_mpi.synthetic import SyntheticSet
+
+
+def mixture(comm: MPI.Intracomm, scatter: str, samples: int = 240) -> tuple[np.ndarray, str, float, float]:
+    """The paper's mixtures over this job's agents; own rows, role, eps and the centralised dual objective."""
+    count = comm.size // 2
+    data = SyntheticSet("mixture", samples, 5, scatter, seed=4)
+    members = {Role.SOURCE: count, Role.TARGET: comm.size - count}
+    blocks = {role: [data.share(role, k, agents).rows for k in range(agents)] for role, agents in members.items()}
+    x, y = np.concatenate(blocks[Role.SOURCE]), np.concatenate(blocks[Role.TARGET])
+    cost = squared_distances(x, y)
+    eps = 0.1 * float(cost.mean())
+    expected = dense_answers(cost, np.full(cost.shape, 1 / cost.size), eps).dual_objective
+    role, index = (Role.SOURCE, comm.rank) if comm.rank < count else (Role.TARGET, comm.rank - count)
+    return blocks[role][index], role.value, eps, expected
+
+
+@pytest.mark.mpi(min_size=16)
+@pytest.mark.parametrize("scatter", ["iid", "component"])
+def test_kept_sums_with_one_neighbour_are_exact(comm: MPI.Intracomm, scatter: str) -> None:
+    """L = 1, 8 + 8 agents: below 1e-3 in 200 rounds, non-i.i.d. as well."""
+    rows, role, eps, expected = mixture(comm, scatter)
+    result = deot_mpi.eot(
+        comm, rows, role, kernel="raw", eps=eps, solver="kept", neighbours=1, rounds=200, tol=0.0, timeout=60.0
+    )
+    assert result.rounds == 200
+    assert abs(result.dual_objective / expected - 1) < 1e-6
+
+
+@pytest.mark.mpi(min_size=16)
+@pytest.mark.parametrize(("neighbours", "limit"), [(1, 3e-2), (4, 3e-3), (8, 1e-4)])
+@pytest.mark.parametrize("scatter", ["iid", "component"])
+def test_mrbcd_approaches_the_reference(comm: MPI.Intracomm, neighbours: int, limit: float, scatter: str) -> None:
+    rows, role, eps, expected = mixture(comm, scatter)
+    result = deot_mpi.eot(
+        comm, rows, role, kernel="raw", eps=eps, solver="mrbcd", neighbours=neighbours, rounds=300, tol=0.0,
+        check_every=50, timeout=60.0,
+    )  # fmt: skip
+    errors = [abs(point.objective / expected - 1) for point in result.trace]
+    assert errors[-1] < limit
+    assert errors[-1] < 0.05 * errors[0]
+    assert result.dual_objective <= expected * (1 + 1e-9), "F never exceeds its supremum"
+
+
+@pytest.mark.mpi(min_size=4)
+@pytest.mark.parametrize("pairs", [1, 3])
+def test_mrbcd_with_the_papers_pairs(comm: MPI.Intracomm, pairs: int) -> None:
+    """B pairs per round: slower per round, since most agents rest, and the same limit."""
+    rows, role, eps, expected = mixture(comm, "iid", samples=80)
+    busy = comm.size // 2
+    result = deot_mpi.eot(
+        comm, rows, role, kernel="raw", eps=eps, solver="mrbcd", pairs=pairs, rounds=400 * busy // pairs, tol=0.0,
+        check_every=200, timeout=60.0,
+    )  # fmt: skip
+    assert abs(result.dual_objective / expected - 1) < 1e-2
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize("solver", ["sinkhorn", "kept", "mrbcd"])
+def test_solvers_agree_with_each_other_and_say_why_they_stop(comm: MPI.Intracomm, solver: str) -> None:
+    rows, role, eps, expected = mixture(comm, "iid", samples=64)
+    common = {"kernel": "raw", "eps": eps, "solver": solver, "timeout": 60.0}
+    stopped = deot_mpi.eot(comm, rows, role, **common, rounds=3, tol=1e-9)
+    assert (stopped.status, stopped.rounds) == (Status.ROUNDS, 3)
+    assert not stopped.status.converged
+    limit = {"sinkhorn": 1e-9, "kept": 1e-9, "mrbcd": 1e-5}[solver]
+    by_error = deot_mpi.eot(comm, rows, role, **common, rounds=3000, tol=limit)
+    assert by_error.status is Status.MARGINAL
+    assert by_error.marginal_error <= limit
+    assert by_error.dual_objective == pytest.approx(expected, rel=1e-6)
+    by_change = deot_mpi.eot(comm, rows, role, **common, rounds=3000, tol=limit, stop="change")
+    assert by_change.status is Status.CHANGE
+    assert by_change.trace[-1].change <= limit
+
+
+@pytest.mark.mpi(min_size=2)
+def test_trace_grows_in_rounds_and_bytes_and_the_objective_never_falls(comm: MPI.Intracomm) -> None:
+    """Block maximisation: F rises with every round, up to rounding."""
+    rows, role, eps, expected = mixture(comm, "iid", samples=64)
+    result = deot_mpi.eot(comm, rows, role, kernel="raw", eps=eps, rounds=60, tol=0.0, check_every=1, timeout=60.0)
+    assert [point.round for point in result.trace] == list(range(1, 61))
+    objectives = np.array([point.objective for point in result.trace])
+    assert (np.diff(objectives) >= -1e-12 * abs(expected)).all()
+    assert (np.diff([point.bytes for point in result.trace]) > 0).all()
+    assert (np.diff([point.seconds for point in result.trace]) > 0).all()
+    assert result.trace[-1].objective == pytest.approx(result.dual_objective, rel=1e-9)
+
+
+@pytest.mark.mpi(min_size=2)
+def test_sketches_come_near_and_nearer_with_more_bits(comm: MPI.Intracomm) -> None:
+    rows, role, eps, expected = mixture(comm, "iid", samples=160)
+    errors = {}
+    for bits in (40, 4000):
+        found = [
+            deot_mpi.eot(comm, rows, role, eps=eps, bits=bits, seed=seed, timeout=60.0).dual_objective
+            for seed in range(5)
+        ]
+        errors[bits] = np.mean(np.abs(np.array(found) / expected - 1))
+    assert errors[4000] < 0.01
+    assert errors[4000] < errors[40] / 3
+
+
+@pytest.mark.mpi(min_size=2)
+def test_data_far_from_the_origin_is_no_worse(comm: MPI.Intracomm) -> None:
+    """Centring: a common offset changes nothing, in the sketch as in the raw kernel."""
+    rows, role, eps, _ = mixture(comm, "iid", samples=64)
+    near, far = (deot_mpi.eot(comm, rows + offset, role, eps=eps, bits=256, timeout=60.0) for offset in (0.0, 1e4))
+    assert far.dual_objective == pytest.approx(near.dual_objective, rel=1e-6)
+
+
+@pytest.mark.mpi(min_size=2)
+def test_reference_decomposes_the_error(comm: MPI.Intracomm) -> None:
+    rows, role, eps, expected = mixture(comm, "iid", samples=64)
+    result = deot_mpi.eot(comm, rows, role, eps=eps, bits=128, protocol="star", reference=True, rounds=40, timeout=60.0)
+    assert result.reference is not None
+    assert result.errors is not None
+    errors = result.errors
+    assert result.reference.centralised.dual_objective == pytest.approx(expected, rel=1e-9)
+    assert errors.total <= errors.mismatch + errors.kernel + errors.algorithm + 1e-12
+    assert errors.total == pytest.approx(abs(result.dual_objective - expected), rel=1e-6, abs=1e-9)
+    assert errors.mismatch_bound >= errors.mismatch
+    assert errors.kernel > 0
+    assert errors.kernel_bound > errors.kernel
+    assert result.protocol.tau_pairs == "all"
+    exact = deot_mpi.eot(comm, rows, role, eps=eps, kernel="raw", reference=True, tol=1e-10, timeout=60.0)
+    assert exact.errors is not None
+    assert exact.errors.total < 1e-8 * abs(expected)
+    assert exact.errors.mismatch == exact.errors.kernel == 0.0

@@ -1,0 +1,74 @@
+"""Sketches: packing, the two estimators, and the variance that orthogonal projections leave."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from deot_mpi.sketch import angle_variance, estimate_angles, packed_bytes, sketch
+
+
+def pair_at_angle(phi: float, dimension: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    basis = np.linalg.qr(rng.normal(size=(dimension, 2)))[0].T
+    return basis[:1], np.cos(phi) * basis[:1] + np.sin(phi) * basis[1:]
+
+
+@pytest.mark.parametrize("bits", [1, 7, 8, 63, 64, 65, 200])
+def test_hamming_counts_the_differing_bits(bits: int) -> None:
+    rng = np.random.default_rng(bits)
+    x, y = rng.normal(size=(5, 4)), rng.normal(size=(3, 4))
+    a, b = (sketch(rows, bits, seed=1, orthogonal=False) for rows in (x, y))
+    assert a.shape == (5, packed_bytes(bits))
+    plain_a, plain_b = (np.unpackbits(packed, axis=1)[:, :bits].astype(int) for packed in (a, b))
+    differing = (plain_a[:, None, :] != plain_b[None, :, :]).sum(axis=2)
+    common = (plain_a[:, None, :] & plain_b[None, :, :]).sum(axis=2)
+    hamming = estimate_angles(a, b, bits, 4, "hamming", False).phi
+    paper = estimate_angles(a, b, bits, 4, "paper", False).phi
+    np.testing.assert_allclose(hamming, np.pi * differing / bits, rtol=1e-14)
+    np.testing.assert_allclose(paper, np.pi * np.abs(1 - 2 * common / bits), rtol=1e-14, atol=1e-14)
+
+
+def test_bits_are_signs_of_the_same_projections_on_every_agent() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(6, 5))
+    whole = sketch(rows, 40, seed=3, orthogonal=True)
+    np.testing.assert_array_equal(sketch(rows[2:4], 40, seed=3, orthogonal=True), whole[2:4])
+    np.testing.assert_array_equal(sketch(7.0 * rows, 40, seed=3, orthogonal=True), whole)
+    np.testing.assert_array_equal(sketch(-rows, 40, seed=3, orthogonal=True), ~whole)
+    assert (sketch(rows, 40, seed=4, orthogonal=True) != whole).any()
+
+
+@pytest.mark.parametrize("orthogonal", [False, True])
+@pytest.mark.parametrize(
+    ("estimator", "phi"),  # near 0 the paper's absolute value adds a bias of its own
+    [*(("hamming", phi) for phi in (0.3, 1.0, np.pi / 2, 2.5)), *(("paper", phi) for phi in (1.3, np.pi / 2, 2.0))],
+)
+def test_estimates_are_unbiased_with_the_stated_variance(estimator: str, orthogonal: bool, phi: float) -> None:
+    """Over many seeds: mean within 4 standard errors, variance within 4 of its own (sqrt(2/n), relative, if normal)."""
+    dimension, bits, seeds = 24, 84, 1000  # three full blocks of projections and half of one
+    x, y = pair_at_angle(phi, dimension, np.random.default_rng(5))
+    found = np.array([
+        estimate_angles(
+            sketch(x, bits, s, orthogonal), sketch(y, bits, s, orthogonal), bits, dimension, estimator, orthogonal
+        ).phi.item()
+        for s in range(seeds)
+    ])  # fmt: skip
+    stated = angle_variance(np.array(phi / np.pi), bits, dimension, estimator, orthogonal).item()
+    assert abs(found.mean() - phi) < 4 * np.sqrt(stated / seeds)
+    # The orthogonal variance is the limit of large D: its own error is of order 1/D.
+    slack = 4 * np.sqrt(2 / seeds) + (1.5 / dimension if orthogonal else 0.0)
+    assert abs(found.var() / stated - 1) < slack
+
+
+def test_hamming_beats_the_papers_estimator_and_orthogonal_beats_independent() -> None:
+    h = np.linspace(0.01, 0.99, 50)
+    paper = angle_variance(h, 1000, 50, "paper", False)
+    hamming = angle_variance(h, 1000, 50, "hamming", False)
+    orthogonal = angle_variance(h, 1000, 50, "hamming", True)
+    assert (hamming <= paper / 2 * (1 + 1e-12)).sum() >= (h <= 0.5).sum()
+    assert (orthogonal < hamming).all()
+    assert (orthogonal > 0).all()
+    at_right_angle = angle_variance(np.array(0.5), 1000, 50, "hamming", True) / angle_variance(
+        np.array(0.5), 1000, 50, "hamming", False
+    )
+    assert at_right_angle == pytest.approx(1 - 4 / np.pi**2, rel=1e-12)

@@ -1,0 +1,89 @@
+"""One agent's formulas against finite differences of F."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import squared_distances
+
+from deot_mpi.block import KernelBlock
+from deot_mpi.roles import Role
+from deot_mpi.solvers.mrbcd import ascent
+from deot_mpi.view import AgentView
+
+EPS = 0.8
+WEIGHTS = {0: 0.15, 1: 0.05}
+
+
+def setup() -> tuple[AgentView, np.ndarray, dict[int, np.ndarray], dict[int, np.ndarray], dict[int, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6, 2))
+    costs = {j: squared_distances(x, rng.normal(size=(4 + j, 2))) for j in WEIGHTS}
+    shares = {j: rng.dirichlet(np.ones(4 + j)) for j in WEIGHTS}
+    alpha = rng.dirichlet(np.ones(6))
+    view = AgentView(
+        Role.SOURCE, 0, EPS, alpha, WEIGHTS, {j: KernelBlock(-costs[j] / EPS, np.log(shares[j])) for j in WEIGHTS}
+    )
+    v = {j: 0.3 * rng.normal(size=4 + j) for j in WEIGHTS}
+    return view, 0.3 * rng.normal(size=6), v, costs, shares
+
+
+def objective(
+    u: np.ndarray,
+    v: dict[int, np.ndarray],
+    alpha: np.ndarray,
+    costs: dict[int, np.ndarray],
+    shares: dict[int, np.ndarray],
+) -> float:
+    """F as MATH.md writes it, restricted to one source agent's edges."""
+    return sum(
+        e * np.einsum(
+            "n,m,nm->", alpha, shares[j],
+            u[:, None] + v[j][None, :] - EPS * np.exp((u[:, None] + v[j][None, :] - costs[j]) / EPS),
+        )
+        for j, e in WEIGHTS.items()
+    )  # fmt: skip
+
+
+def test_bracket_is_the_gradient_over_the_marginal() -> None:
+    view, u, v, costs, shares = setup()
+    bracket = -np.expm1(view.log_violation(u, {j: view.log_sums(j, v[j]) for j in WEIGHTS}))
+    step = 1e-6
+    for n in range(6):
+        up, down = u.copy(), u.copy()
+        up[n] += step
+        down[n] -= step
+        slope = (objective(up, v, view.shares, costs, shares) - objective(down, v, view.shares, costs, shares)) / (
+            2 * step
+        )
+        assert slope == pytest.approx(view.marginal * view.shares[n] * bracket[n], abs=1e-9)
+
+
+def test_values_match_their_definitions() -> None:
+    view, u, v, costs, shares = setup()
+    got = view.edge_values(u, v)
+    mass = transport = entropy = 0.0
+    for j, e in WEIGHTS.items():
+        plan = e * np.outer(view.shares, shares[j]) * np.exp((u[:, None] + v[j][None, :] - costs[j]) / EPS)
+        mass += plan.sum()
+        transport += (plan * costs[j]).sum()
+        entropy += (plan * (np.log(plan) - 1)).sum()
+    assert got.mass == pytest.approx(mass, rel=1e-13)
+    assert got.transport_cost == pytest.approx(transport, rel=1e-13)
+    assert got.entropy == pytest.approx(entropy, rel=1e-13)
+    linear = view.linear_part(u) + sum(e * shares[j] @ v[j] for j, e in WEIGHTS.items())
+    assert linear - EPS * got.mass == pytest.approx(objective(u, v, view.shares, costs, shares), rel=1e-13)
+
+
+def test_local_distance_is_the_entropic_distance_of_one_pair() -> None:
+    from problems import dense_answers
+
+    view, _, _, costs, shares = setup()
+    expected = max(dense_answers(costs[j], np.outer(view.shares, shares[j]), EPS).dual_objective for j in WEIGHTS)
+    assert view.largest_local_distance() == pytest.approx(expected, abs=1e-6)
+
+
+def test_steps_follow_the_gradient_and_never_fall_far_past_the_maximum() -> None:
+    s = np.array([-1000.0, -1.0, 0.0, 1.0, 5.0, 2000.0])
+    np.testing.assert_allclose(ascent(s[:4], 0.5), 0.5 * (1 - np.exp(s[:4])))
+    np.testing.assert_allclose(ascent(s[4:], 0.5), -s[4:])
