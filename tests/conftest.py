@@ -31,9 +31,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     kept, others = [], []
     for item in items:
-        mark = item.get_closest_marker("mpi")
-        fits = mark is not None and mark.kwargs.get("min_size", 1) <= SIZE <= mark.kwargs.get("max_size", SIZE)
-        (kept if fits else others).append(item)
+        marks = [mark.kwargs for mark in item.iter_markers("mpi")]
+        fits = all(mark.get("min_size", 1) <= SIZE <= mark.get("max_size", SIZE) for mark in marks)
+        (kept if marks and fits else others).append(item)
     config.hook.pytest_deselected(items=others)
     items[:] = kept
 

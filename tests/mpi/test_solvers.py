@@ -54,7 +54,7 @@ def test_mrbcd_approaches_the_reference(comm: MPI.Intracomm, neighbours: int, li
     assert result.dual_objective <= expected * (1 + 1e-9), "F never exceeds its supremum"
 
 
-@pytest.mark.mpi(min_size=4)
+@pytest.mark.mpi(min_size=4, max_size=7)
 @pytest.mark.parametrize("pairs", [1, 3])
 def test_mrbcd_with_the_papers_pairs(comm: MPI.Intracomm, pairs: int) -> None:
     """B pairs per round: slower per round, since most agents rest, and the same limit."""
@@ -67,7 +67,7 @@ def test_mrbcd_with_the_papers_pairs(comm: MPI.Intracomm, pairs: int) -> None:
     assert abs(result.dual_objective / expected - 1) < 1e-2
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=7)
 @pytest.mark.parametrize("solver", ["sinkhorn", "kept", "mrbcd"])
 def test_solvers_agree_with_each_other_and_say_why_they_stop(comm: MPI.Intracomm, solver: str) -> None:
     rows, role, eps, expected = mixture(comm, "iid", samples=64)
@@ -98,7 +98,7 @@ def test_trace_grows_in_rounds_and_bytes_and_the_objective_never_falls(comm: MPI
     assert result.trace[-1].objective == pytest.approx(result.dual_objective, rel=1e-9)
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=4)
 def test_sketches_come_near_and_nearer_with_more_bits(comm: MPI.Intracomm) -> None:
     rows, role, eps, expected = mixture(comm, "iid", samples=160)
     errors = {}
@@ -120,7 +120,7 @@ def test_data_far_from_the_origin_is_no_worse(comm: MPI.Intracomm) -> None:
     assert far.dual_objective == pytest.approx(near.dual_objective, rel=1e-6)
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=7)
 def test_reference_decomposes_the_error(comm: MPI.Intracomm) -> None:
     rows, role, eps, expected = mixture(comm, "iid", samples=64)
     result = deot_mpi.eot(comm, rows, role, eps=eps, bits=128, protocol="star", reference=True, rounds=40, timeout=60.0)

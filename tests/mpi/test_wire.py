@@ -10,6 +10,7 @@ from recording import Record, RecordingComm, Sent
 
 import deot_mpi
 from deot_mpi import EOTResult
+from deot_mpi.kinds import Kind
 from deot_mpi.protocol.graphs import GRAPHS
 
 
@@ -80,10 +81,11 @@ def test_only_named_collectives_leave_the_edges(comm: MPI.Intracomm) -> None:
     assert collectives == {"mean", "objectives", "control"}
     longest = max(len(message.content) for message in sent if message.call in ("Iallreduce", "Ireduce"))
     # Nothing of the size of the data: the longest is the ledger's own table.
-    assert longest <= 8 * count * (9 * count * 2 + 9 * 2) + 1024
+    agents, kinds = comm.size - count, len(Kind)
+    assert longest <= 8 * agents * (kinds * agents * 2 + kinds * 2)
 
 
-@pytest.mark.mpi(min_size=4)
+@pytest.mark.mpi(min_size=4, max_size=7)
 def test_the_search_finds_samples_where_they_are_sent(comm: MPI.Intracomm) -> None:
     """The raw kernel must trip the same search: otherwise the proof above proves nothing."""
     count = comm.size // 2
@@ -93,11 +95,12 @@ def test_the_search_finds_samples_where_they_are_sent(comm: MPI.Intracomm) -> No
     _, sent = run(comm, blocks[comm.rank], count, kernel="raw", rounds=5)
     centre = pooled_centre(comm, count, blocks)
     shown = np.concatenate([np.frombuffer(m.content, dtype=np.float64) for m in sent if m.call == "Isend"])
+    shown = shown[np.isfinite(shown)]  # masks read as doubles may be anything
     mine = (blocks[comm.rank] - centre).ravel()
     assert np.abs(shown[:, None] - mine[None, :]).min(axis=0).max() < 1e-12
 
 
-@pytest.mark.mpi(min_size=4)
+@pytest.mark.mpi(min_size=4, max_size=7)
 def test_the_mean_is_masked(comm: MPI.Intracomm) -> None:
     """The words an agent puts into the sum look nothing like its own sum, and differ from run to run."""
     count = comm.size // 2
@@ -111,10 +114,8 @@ def test_the_mean_is_masked(comm: MPI.Intracomm) -> None:
     assert words[0] != words[1]
 
 
-@pytest.mark.mpi(min_size=4)
+@pytest.mark.mpi(min_size=4, max_size=7)
 def test_ledger_agrees_with_the_papers_formulas(comm: MPI.Intracomm) -> None:
-    from deot_mpi.kinds import Kind
-
     count = comm.size // 2
     rows = scattered(21, comm.rank, count, dimension=4, base=5)
     sizes = np.array([len(scattered(21, rank, count, dimension=4, base=5)) for rank in range(comm.size)])
