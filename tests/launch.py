@@ -1,0 +1,41 @@
+"""Start the program as a user would, and read what it says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+MPIRUN = Path(sys.prefix) / "bin" / "mpirun"
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+def launch(
+    ranks: int, *arguments: str, folder: Path, limit: float = 60.0, program: tuple[str, ...] = ("-m", "deot_mpi.run")
+) -> Ended:
+    """mpirun -n ranks python -m deot_mpi.run arguments, in a folder, ended after ``limit`` seconds."""
+    command = [str(MPIRUN), "-n", str(ranks), sys.executable, *program, *arguments]
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired as late:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise AssertionError(f"still running after {limit} s: {' '.join(command)}") from late
+    return Ended(process.returncode, out, err, time.monotonic() - started)

@@ -1,0 +1,200 @@
+"""The program from outside: results, files, and how it says no. Real ranks, started by mpirun."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from launch import MPIRUN, launch
+from problems import pot_answers
+
+pytestmark = pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
+
+QUICK = ("--samples", "64", "--rounds", "20", "--progress", "none")
+
+
+def write_sites(folder: Path, sources: int, targets: int) -> tuple[np.ndarray, np.ndarray]:
+    """One .npy per source (unequal), one weighted .npz per target. Returns the pooled rows."""
+    rng = np.random.default_rng(0)
+    x = [rng.normal(size=(10 + 3 * k, 3)) for k in range(sources)]
+    y = [rng.normal(size=(12 + 2 * k, 3)) + 1 for k in range(targets)]
+    for k, rows in enumerate(x):
+        np.save(folder / f"hospital-{k}.npy", rows)
+    for k, rows in enumerate(y):
+        np.savez(folder / f"lab-{k}.npz", X=rows, weights=np.arange(1, len(rows) + 1))
+    return np.concatenate(x), np.concatenate(y)
+
+
+def test_own_files_give_pots_values(tmp_path: Path) -> None:
+    x, y = write_sites(tmp_path, 3, 2)
+    run = launch(
+        5, "--sources", "3", "--source", "hospital-{agent}.npy", "--target", "lab-{agent}.npz", "--kernel", "raw",
+        "--eps", "0.5", "--tol", "1e-11", "--rounds", "20000", "--json", "result.json", "--save", "out/potentials", "--plot", "run.png",
+        folder=tmp_path,
+    )  # fmt: skip
+    assert run.code == 0, run.err
+    result = json.loads((tmp_path / "result.json").read_text())
+    weights = np.concatenate([np.arange(1, 13), np.arange(1, 15)]).astype(float)
+    expected = pot_answers(x, y, np.full(len(x), 1 / len(x)), weights / weights.sum(), 0.5)
+    for name in ("dual_objective", "regularised_cost", "transport_cost", "entropy_cost"):
+        assert result[name] == pytest.approx(getattr(expected, name), rel=1e-8), name
+    fields = ["status", "rounds", "seconds", "agents", "protocol", "ledger", "trace", "reference", "errors"]
+    assert set(fields) <= set(result)
+    assert [agent["samples"] for agent in result["agents"]] == [10, 13, 16, 12, 14]
+    saved = sorted(path.name for path in (tmp_path / "out" / "potentials").iterdir())
+    assert saved == ["source-0000.npz", "source-0001.npz", "source-0002.npz", "target-0000.npz", "target-0001.npz"]
+    with np.load(tmp_path / "out" / "potentials" / "target-0001.npz") as file:
+        assert file["potential"].shape == (14,)
+        assert float(file["eps"]) == 0.5
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert f"{result['transport_cost']:.10g}" in run.out
+
+
+def test_the_bare_command_is_a_good_first_run(tmp_path: Path) -> None:
+    run = launch(16, "--reference", "--json", "r.json", folder=tmp_path, limit=120)
+    assert run.code == 0, run.err
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result["status"] == "marginal"
+    assert result["errors"]["relative_total"] < 0.01
+    assert result["ledger"]["by_kind"][0] == {
+        "kind": "samples", "messages": 0, "bytes": 0, "collectives": 0, "collective_bytes": 0, "formula_bytes": None
+    }  # fmt: skip
+    assert "Privacy: sketches are not secret" in run.out
+    assert "round " in run.err  # plain progress lines, since nobody looks
+
+
+@pytest.mark.parametrize("arguments", [(), ("eot",)])
+def test_help_is_printed_once(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    run = launch(3, *arguments, "--help", folder=tmp_path)
+    assert run.code == 0
+    assert run.out.count("usage: mpirun -n RANKS") == 1
+    assert run.err == ""
+    flags = (
+        "eps eps-scale kernel bits estimator solver neighbours pairs rounds tol eta protocol degree match sources seed",
+        "dataset samples dim scatter source target reference json save plot config",
+    )
+    for flag in " ".join(flags).split():
+        assert f"--{flag}" in run.out
+
+
+def test_config_file_and_protocol_file(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text('kernel = "raw"\neps = 2.0\nprotocol = "links.txt"\nmatch = true\n')
+    (tmp_path / "links.txt").write_text("source 0 targets 0,1\nsource 1 targets all  # the big site\n")
+    run = launch(4, "--config", "run.toml", "--eps", "3.0", "--json", "r.json", *QUICK, folder=tmp_path)
+    assert run.code == 0, run.err
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result["eps"] == 3.0
+    assert result["settings"]["kernel"] == "raw"
+    assert result["protocol"]["name"] == "links.txt, matched"
+    assert result["protocol"]["sigma"] == pytest.approx(0, abs=1e-9)
+
+
+BAD_COMMANDS = [
+    (2, ("--eps", "0"), "eps is 0"),
+    (2, ("--eps", "-1"), "eps is -1"),
+    (2, ("--bitz", "7"), "unrecognized"),
+    (1, (), "one rank only"),
+    (3, ("--sources", "3"), "--sources 3 with 3 ranks"),
+    (3, ("--protocol", "nowhere"), "neither a file nor one of"),
+    (3, ("--protocol", "short.csv"), r"shape \(1, 1\).*1 source and 2 target"),
+    (3, ("--protocol", "light.txt"), "weights sum to 0.5"),
+    (3, ("--config", "missing.toml"), "config file cannot be read"),
+    (3, ("--json", "no/such/folder/r.json"), "does not exist or cannot be written"),
+    (3, ("--plot", "picture.doc"), "pictures are"),
+    (3, ("--samples", "1"), "target agent 1: 1 samples do not reach all 2 agents"),
+    (3, ("--source", "s{agent}.npy", "--target", "t{agent}.npy"), r"target agent 1 \(t1.npy\): no such file"),
+    (
+        3,
+        ("--source", "s{agent}.npy", "--target", "nan{agent}.npy"),
+        r"target agent 0 \(nan0.npy\): row 1, column 2 is nan",
+    ),
+    (
+        3,
+        ("--source", "s{agent}.npy", "--target", "inf{agent}.csv"),
+        r"target agent 1 \(inf1.csv\): row 0, column 0 is inf",
+    ),
+    (3, ("--source", "s{agent}.npy", "--target", "empty{agent}.npy"), r"target agent 1 \(empty1.npy\): no samples"),
+    (3, ("--source", "s{agent}.npy", "--target", "wide{agent}.npy"), "target agent 1 has samples of 4 columns"),
+]
+
+
+@pytest.fixture(scope="module")
+def bad_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bad")
+    good = np.arange(12.0).reshape(4, 3)
+    for name in ("s0", "t0", "empty0", "wide0"):
+        np.save(folder / f"{name}.npy", good)
+    with_nan = good.copy()
+    with_nan[1, 2] = np.nan
+    np.save(folder / "nan0.npy", with_nan)
+    np.save(folder / "nan1.npy", good)
+    (folder / "inf0.csv").write_text("1,2,3\n")
+    (folder / "inf1.csv").write_text("inf,2,3\n")
+    np.save(folder / "empty1.npy", np.empty((0, 3)))
+    np.save(folder / "wide1.npy", np.ones((4, 4)))
+    (folder / "short.csv").write_text("1.0\n")
+    (folder / "light.txt").write_text("source 0 targets 0,1 weight=0.25\n")
+    return folder
+
+
+@pytest.mark.parametrize(("ranks", "arguments", "words"), BAD_COMMANDS)
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    bad_files: Path, ranks: int, arguments: tuple[str, ...], words: str
+) -> None:
+    before = sorted(bad_files.iterdir())
+    run = launch(ranks, *arguments, folder=bad_files, limit=30)
+    assert run.code == 2
+    said = re.findall(r"^deot_mpi: error: .*$", run.err, flags=re.MULTILINE)
+    assert len(said) == 1, run.err
+    assert re.search(words, said[0])
+    assert "Traceback" not in run.err + run.out
+    assert run.out == ""
+    assert sorted(bad_files.iterdir()) == before, "nothing half-written"
+
+
+def test_an_unexpected_failure_on_one_rank_ends_all(tmp_path: Path) -> None:
+    """A bug on one rank while the others wait in a collective: a traceback with the rank, and the end."""
+    script = tmp_path / "broken.py"
+    script.write_text(
+        "import sys\n"
+        "from mpi4py import MPI\n"
+        "import deot_mpi.run as run\n"
+        "if MPI.COMM_WORLD.rank == 2:\n"
+        "    def broken(*_): raise RuntimeError('bug on purpose')\n"
+        "    run._load = broken\n"
+        "sys.exit(run.main(['--progress', 'none']))\n"
+    )
+    run = launch(4, folder=tmp_path, limit=30, program=(str(script),))
+    assert run.code == 1
+    assert "unexpected failure on rank 2" in run.err
+    assert "bug on purpose" in run.err
+
+
+def test_a_stuck_agent_ends_the_run_by_its_timeout(tmp_path: Path) -> None:
+    script = tmp_path / "stuck.py"
+    script.write_text(
+        "import sys, time\n"
+        "from mpi4py import MPI\n"
+        "import deot_mpi.run as run\n"
+        "if MPI.COMM_WORLD.rank == 1:\n"
+        "    load = run._load\n"
+        "    def slow(*arguments): time.sleep(60); return load(*arguments)\n"
+        "    run._load = slow\n"
+        "sys.exit(run.main(['--progress', 'none', '--timeout', '2']))\n"
+    )
+    run = launch(3, folder=tmp_path, limit=30, program=(str(script),))
+    assert run.code == 1
+    assert "no message within 2 s" in run.err
+
+
+def test_it_runs_without_a_launcher_only_to_say_how(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "deot_mpi.run"], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ended.returncode == 2
+    assert "mpirun -n 2" in ended.stderr
