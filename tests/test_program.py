@@ -34,8 +34,8 @@ def test_own_files_give_pots_values(tmp_path: Path) -> None:
     x, y = write_sites(tmp_path, 3, 2)
     run = launch(
         5, "--sources", "3", "--source", "hospital-{agent}.npy", "--target", "lab-{agent}.npz", "--kernel", "raw",
-        "--eps", "0.5", "--tol", "1e-11", "--rounds", "20000", "--json", "result.json", "--save", "out/potentials", "--plot", "run.png",
-        folder=tmp_path,
+        "--eps", "0.5", "--tol", "1e-11", "--rounds", "20000", "--json", "result.json", "--save", "out/potentials",
+        "--plot", "run.png", folder=tmp_path,
     )  # fmt: skip
     assert run.code == 0, run.err
     result = json.loads((tmp_path / "result.json").read_text())

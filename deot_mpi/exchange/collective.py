@@ -161,7 +161,7 @@ def agree(comm: MPI.Intracomm, error: str | None, timeout: float) -> None:
     if not failed.any():
         return
     first = int(np.flatnonzero(failed)[0])
-    others = int(failed.sum()) - 1
+    others = int(failed.sum()) - 1 if not failed.all() else 0  # wrong everywhere: one mistake, not many
     text = broadcast_text(comm, error if comm.rank == first else None, first, timeout)
     raise InputError(text + (f" ({others} more agents have a problem, too.)" if others else ""))
 
