@@ -4,42 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from deot_mpi.errors import InputError
 from deot_mpi.roles import Role
-from deot_mpi.waiting import wait_all
 
 
+@dataclass(frozen=True)
 class Agents:
-    """All agents of a job as one of them sees it.
+    """All agents of a job as one of them sees it (made by ``exchange.join``).
 
     ``comm`` is a duplicate of the caller's communicator, ``domain`` the communicator of this agent's own role. The
     index of an agent is its rank in ``domain``. Both are freed by ``free``.
     """
 
-    def __init__(self, comm: MPI.Intracomm, role: Role, timeout: float) -> None:
-        self.role, self.timeout = role, timeout
-        self.comm = comm.Dup()
-        is_source = np.zeros(self.comm.size, dtype=np.int8)
-        is_source[self.comm.rank] = role is Role.SOURCE
-        request = self.comm.Iallreduce(MPI.IN_PLACE, is_source, MPI.SUM)
-        wait_all([request], timeout, lambda: "the other ranks")
-        self._ranks = {Role.SOURCE: np.flatnonzero(is_source), Role.TARGET: np.flatnonzero(is_source == 0)}
-        for needed in Role:
-            if self.count(needed) == 0:
-                self.comm.Free()
-                raise InputError(
-                    f"none of the {is_source.size} rank(s) is a {needed.value} agent; a job needs at least one of each "
-                    "role (two ranks or more)."
-                )
-        self.domain = self.comm.Split(int(role is Role.TARGET), self.comm.rank)
-        self.index = self.domain.rank
+    comm: MPI.Intracomm
+    domain: MPI.Intracomm
+    role: Role
+    ranks: dict[Role, NDArray[np.int64]]
+    """The rank of every agent, by role and index."""
+
+    @property
+    def index(self) -> int:
+        return self.domain.rank
 
     def count(self, role: Role) -> int:
-        return int(self._ranks[role].size)
+        return int(self.ranks[role].size)
 
     @property
     def sources(self) -> int:
@@ -50,7 +44,7 @@ class Agents:
         return self.count(Role.TARGET)
 
     def rank_of(self, role: Role, index: int) -> int:
-        return int(self._ranks[role][index])
+        return int(self.ranks[role][index])
 
     @property
     def name(self) -> str:

@@ -46,7 +46,6 @@ class Inputs:
 class Job:
     """One command line, understood."""
 
-    command: str
     sources: int | None
     inputs: Inputs
     options: EOTOptions
@@ -79,7 +78,7 @@ def config_path(argv: list[str]) -> str | None:
 
 def parse(argv: list[str], config: str | None = None) -> Job:
     """Understand a command line; ``config`` is the text of the config file, which the command line overrules."""
-    command, arguments = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else (COMMANDS[0], argv)
+    arguments = argv[1:] if argv and argv[0] in COMMANDS else argv
     if arguments and not arguments[0].startswith("-"):
         raise InputError(f"'{arguments[0]}' is not a command; commands are {', '.join(COMMANDS)} (the default).")
     parser = build_parser()
@@ -88,9 +87,10 @@ def parse(argv: list[str], config: str | None = None) -> Job:
         chosen = parser.parse_args([*_config_arguments(config, parser, arguments), *arguments])
     if (chosen.source is None) != (chosen.target is None):
         raise InputError("--source and --target come together: give a file pattern for both roles, or for none.")
+    if chosen.source is None and (chosen.source_weights or chosen.target_weights):
+        raise InputError("weights without samples: --source-weights and --target-weights need --source and --target.")
     named = vars(chosen)
     return Job(
-        command=command,
         sources=chosen.sources,
         inputs=Inputs(
             chosen.source,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from deot_mpi.options import EOTOptions
 from deot_mpi.protocol import ProtocolReport
+from deot_mpi.reference import POT_TOLERANCE
+from deot_mpi.result import ReferenceValues
+from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
 
 _RECOVERY = ((100.0, "1 %"), (30.0, "5 %"), (15.0, "10 %"), (5.0, "30 %"), (2.0, "60 %"))
-"""Median relative error of a linear SVM that knows the projections, by Q/D, on Gaussian samples (MATH.md)."""
+"""Median relative error of a linear SVM that knows the projections, by Q/D, on Gaussian samples."""
 
 
 def privacy_notes(setting: Setting, options: EOTOptions) -> tuple[str, ...]:
@@ -30,6 +33,13 @@ def privacy_notes(setting: Setting, options: EOTOptions) -> tuple[str, ...]:
         notes.append(
             f"Privacy: sketches are not secret. At Q/D = {ratio:.3g} {known}; less is needed if it holds similar rows."
         )
+    if options.scale is not None:
+        for role in Role:
+            if setting.agents.count(role) == 1:
+                notes.append(
+                    f"Privacy: there is one {role.value} agent, so the mean of its domain, which --eps-scale makes "
+                    "known to all, is its own (its row, if it has one). Give --eps to avoid that."
+                )
     if options.centre and setting.agents.comm.size == 2:
         notes.append("Privacy: with two agents, the global mean tells each the other's mean.")
     if options.reference:
@@ -47,10 +57,24 @@ def protocol_notes(report: ProtocolReport) -> tuple[str, ...]:
         notes.append(
             f"Protocol: E falls into {report.components} parts that exchange no mass; the values are of that problem."
         )
-    if report.sigma > 1e-9:
+    if report.tau is not None:
+        bound = (
+            "tau is not positive here, and the paper's bound tau sigma says nothing."
+            if report.tau_sigma is None
+            else f"The paper bounds the difference to the centralised value by tau sigma = {report.tau_sigma:.3g}"
+            + ("." if report.tau_pairs == "all" else ", with tau measured on E's edges only.")
+        )
         notes.append(
             f"Protocol: E is not the storage protocol (sigma = {report.sigma:.3g}); the values are those of E's own "
-            f"marginals and support. The paper bounds the difference to the centralised value by "
-            f"tau sigma = {report.tau_sigma:.3g}."
+            f"marginals and support. {bound}"
         )
     return tuple(notes)
+
+
+def reference_notes(reference: ReferenceValues | None) -> tuple[str, ...]:
+    if reference is None or reference.error <= POT_TOLERANCE:
+        return ()
+    return (
+        f"Reference: POT used all its rounds and is at a marginal error of {reference.error:.1e} (L2); the "
+        "parts of the error are no better known than that.",
+    )

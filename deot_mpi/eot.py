@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,10 @@ from numpy.typing import ArrayLike
 
 from deot_mpi.agent import Agents
 from deot_mpi.block import KernelBlock
-from deot_mpi.disclosure import privacy_notes, protocol_notes
+from deot_mpi.disclosure import privacy_notes, protocol_notes, reference_notes
+from deot_mpi.errors import InputError
 from deot_mpi.exchange.edges import Channel
+from deot_mpi.exchange.join import agree
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.kernel import Kernel, RawKernel, Shown, SketchKernel
 from deot_mpi.kinds import Kind
@@ -33,7 +35,7 @@ from deot_mpi.result import (
 )
 from deot_mpi.roles import Role, as_role
 from deot_mpi.samples import Floats, Samples, check_samples
-from deot_mpi.setting import Setting, choose_eps, counts_table, meet
+from deot_mpi.setting import Setting, choose_eps, meet
 from deot_mpi.sketch import packed_bytes
 from deot_mpi.solvers import MRBCD, KeptSums, Measure, Sinkhorn, Solver, SolverState, Status
 from deot_mpi.solvers.base import Rule
@@ -61,13 +63,13 @@ def eot(
     ``EOTOptions``, named as on the command line. ``progress`` is called with every trace point. Raises
     ``InputError`` on all ranks if any rank's input is unusable.
     """
-    return solve_eot(
-        comm,
-        as_role(role),
-        lambda agents: check_samples(samples, weights, agents.name),
-        EOTOptions(**options),
-        progress,
-    )
+    error, own_role, checked = None, Role.SOURCE, EOTOptions()
+    try:
+        own_role, checked = as_role(role), EOTOptions(**options)
+    except (InputError, TypeError) as caught:  # TypeError: an option that does not exist
+        error = f"rank {comm.rank}: {caught}"
+    agree(comm, error, checked.timeout)
+    return solve_eot(comm, own_role, lambda agents: check_samples(samples, weights, agents.name), checked, progress)
 
 
 def solve_eot(
@@ -87,7 +89,8 @@ def solve_eot(
         kernel = _kernel(setting, eps, options)
         view = _build_view(setting, kernel, eps)
         setup_seconds = time.perf_counter() - started
-        result = _solve(setting, kernel, view, options, progress, setup_seconds)
+        solution = _solve(setting, view, options, progress)
+        result = _result(setting, kernel, view, options, solution, setup_seconds)
     setting.agents.free()
     return result
 
@@ -139,34 +142,46 @@ def _solver(setting: Setting, view: AgentView, channel: Channel, probe: Channel,
     return (Sinkhorn if options.solver == "sinkhorn" else KeptSums)(view, channel, probe, cyclic)
 
 
-def _solve(
-    setting: Setting,
-    kernel: Kernel,
-    view: AgentView,
-    options: EOTOptions,
-    progress: Progress | None,
-    setup_seconds: float,
-) -> EOTResult:
-    started = time.perf_counter()
-    trace: list[TracePoint] = []
+class _Recorder:
+    """Adds every agent's measurement and keeps the trace."""
 
-    def total(round_: int, own: Measure) -> Measure:
-        row = np.array([own.objective, own.error, own.change, setting.ledger.total_bytes], dtype=np.float64)
-        table = setting.collectives.share(Kind.CONTROL, row)
+    def __init__(self, setting: Setting, progress: Progress | None) -> None:
+        self._setting, self._progress = setting, progress
+        self._started = time.perf_counter()
+        self.trace: list[TracePoint] = []
+
+    def __call__(self, round_: int, own: Measure) -> Measure:
+        row = np.array([own.objective, own.error, own.change, self._setting.ledger.total_bytes], dtype=np.float64)
+        table = self._setting.collectives.share(Kind.CONTROL, row)
         rows = np.concatenate([table.source, table.target])
         point = TracePoint(
             round=round_,
             objective=_sum(rows[:, 0]),
             error=_sum(rows[:, 1]),
             change=float(rows[:, 2].max()),
-            seconds=time.perf_counter() - started,
+            seconds=time.perf_counter() - self._started,
             bytes=int(rows[:, 3].sum()),
         )
-        trace.append(point)
-        if progress is not None:
-            progress(point)
+        self.trace.append(point)
+        if self._progress is not None:
+            self._progress(point)
         return Measure(point.objective, point.error, point.change)
 
+
+@dataclass(frozen=True)
+class _Solution:
+    state: SolverState
+    status: Status
+    values: Values
+    marginal_errors: dict[Role, Floats]
+    trace: tuple[TracePoint, ...]
+    seconds: float
+
+
+def _solve(setting: Setting, view: AgentView, options: EOTOptions, progress: Progress | None) -> _Solution:
+    """Rounds until the stopping rule ends them, then the final reduce."""
+    started = time.perf_counter()
+    recorder = _Recorder(setting, progress)
     lengths = {j: block.log_shares.size for j, block in view.blocks.items()}
     rule = Rule(options.rounds, options.tol, options.stop, options.check_every)
     with (
@@ -174,32 +189,41 @@ def _solve(
         Channel(setting.edges, Kind.OBJECTIVES, view.shares.size, lengths) as probe,
     ):
         solver = _solver(setting, view, channel, probe, options)
-        state, status = solver.run(rule, total)
+        state, status = solver.run(rule, recorder)
         values, marginal_errors = _final_values(setting, view, probe, state)
+    if not math.isfinite(values.dual_objective):
+        status = Status.DIVERGED
     seconds = time.perf_counter() - started
+    return _Solution(state, status, values, marginal_errors, tuple(recorder.trace), seconds)
 
-    protocol = setting.protocol.report(_tau_on_edges(setting, view))
+
+def _result(
+    setting: Setting, kernel: Kernel, view: AgentView, options: EOTOptions, solution: _Solution, setup_seconds: float
+) -> EOTResult:
+    tau, pairs = _tau_on_edges(setting, view), "edges"
     reference, errors = None, None
     if options.reference:
-        reference, errors, tau = _compare_with_pooled(setting, kernel, view.eps, values.dual_objective, state.round)
-        protocol = setting.protocol.report(tau, "all")
+        reached, rounds = solution.values.dual_objective, solution.state.round
+        reference, errors, tau = _compare_with_pooled(setting, kernel, view.eps, reached, rounds)
+        pairs = "all"
+    protocol = setting.protocol.report(tau, pairs)
     return EOTResult(
-        values=values,
+        values=solution.values,
         eps=view.eps,
-        status=status if math.isfinite(values.dual_objective) else Status.DIVERGED,
-        rounds=state.round,
-        seconds=seconds,
+        status=solution.status,
+        rounds=solution.state.round,
+        seconds=solution.seconds,
         setup_seconds=setup_seconds,
-        agents=_summaries(setting, marginal_errors),
+        agents=_summaries(setting, solution.marginal_errors),
         protocol=protocol,
-        ledger=_ledger_report(setting, options, state.round),
-        trace=tuple(trace),
+        ledger=_ledger_report(setting, options, solution.state.round),
+        trace=solution.trace,
         role=view.role,
         index=view.index,
-        potential=state.potential,
+        potential=solution.state.potential,
         reference=reference,
         errors=errors,
-        notes=(*privacy_notes(setting, options), *protocol_notes(protocol)),
+        notes=(*privacy_notes(setting, options), *protocol_notes(protocol), *reference_notes(reference)),
         settings=_settings(options),
     )
 
@@ -233,7 +257,7 @@ def _final_values(
 
 def _tau_on_edges(setting: Setting, view: AgentView) -> float | None:
     """The paper's tau, measured by the sources on the edges they have; not needed where E is the storage protocol."""
-    if setting.protocol.sigma < 1e-12:
+    if setting.protocol.is_storage:
         return None
     own = view.largest_local_distance() if view.role is Role.SOURCE else -np.inf
     table = setting.collectives.share(Kind.OBJECTIVES, np.array([own]))
@@ -245,7 +269,7 @@ def _compare_with_pooled(
 ) -> tuple[ReferenceValues, ErrorDecomposition, float]:
     """Pool the samples on rank 0, solve there with POT, tell everybody."""
     shown = np.column_stack([setting.rows, setting.samples.shares])
-    pooled = setting.collectives.pool(shown, counts_table(setting.sizes), _REFERENCE_TIMEOUT)
+    pooled = setting.collectives.pool(shown, setting.sizes.counts, _REFERENCE_TIMEOUT)
     numbers, solver = np.zeros(FLAT_SIZE), ""
     if pooled is not None:
         together = Pooled(
@@ -256,7 +280,7 @@ def _compare_with_pooled(
         reference, errors, tau = compare(together, setting.protocol, kernel, eps, reached, rounds)
         numbers, solver = flatten(reference, errors, tau), reference.solver
     setting.collectives.broadcast(Kind.REFERENCE, numbers, _REFERENCE_TIMEOUT)
-    return unflatten(numbers, solver)
+    return unflatten(numbers, setting.collectives.tell(solver))
 
 
 def _summaries(setting: Setting, marginal_errors: dict[Role, Floats]) -> tuple[AgentSummary, ...]:
@@ -278,7 +302,7 @@ def _summaries(setting: Setting, marginal_errors: dict[Role, Floats]) -> tuple[A
 
 def _ledger_report(setting: Setting, options: EOTOptions, rounds: int) -> LedgerReport:
     formula = _formulas(setting, options, rounds)
-    table = setting.collectives.share(Kind.CONTROL, setting.ledger.row())
+    table = setting.collectives.share_ledger()
     unpacked = {role: Ledger.unpack(table.of(role)) for role in Role}
     return summarise_ledger(
         {role: pair[0] for role, pair in unpacked.items()}, {role: pair[1] for role, pair in unpacked.items()}, formula
@@ -288,31 +312,32 @@ def _ledger_report(setting: Setting, options: EOTOptions, rounds: int) -> Ledger
 def _formulas(setting: Setting, options: EOTOptions, rounds: int) -> dict[Kind, int]:
     """The paper's communication costs in bytes, on the edges that exist (its formulas are for a full E).
 
-    Samples (IM + JN) D numbers, sketches (IM + JN) Q bits and norms, potentials T L (N/I + M/J) numbers per pair, times
-    the pairs that move in a round; final objectives I J numbers.
+    Samples (IM + JN) D numbers, sketches (IM + JN) Q bits and norms, potentials T L (N/I + M/J) numbers per pair that
+    moves, final objectives I J numbers.
     """
-    sizes, protocol = setting.sizes, setting.protocol
-    sources, targets = setting.agents.sources, setting.agents.targets
-    crossing = float(
-        sizes.counts[Role.SOURCE] @ protocol.support.sum(axis=1)
-        + sizes.counts[Role.TARGET] @ protocol.support.sum(axis=0)
-    )
-    number = 8
-    costs: dict[Kind, float] = {Kind.OBJECTIVES: number * sources * targets}
+    sizes, number = setting.sizes, 8
+    asked = {role: _numbers_asked(setting, role, options.neighbours) for role in Role}
+    crossing = sum(_numbers_asked(setting, role, None).sum() for role in Role)
+    costs: dict[Kind, float] = {Kind.OBJECTIVES: number * setting.agents.sources * setting.agents.targets}
     if options.kernel == "raw":
         costs[Kind.SAMPLES] = number * crossing * sizes.dimension
     else:
         costs[Kind.SKETCH] = packed_bytes(options.bits) * crossing
         costs[Kind.NORMS] = number * crossing
-    if options.neighbours is None and options.pairs is None:
-        costs[Kind.POTENTIALS] = number * rounds * crossing
-    else:
-        mean_n, mean_m = (float(sizes.counts[role].mean()) for role in Role)
-        asked = options.neighbours or max(sources, targets)
-        from_targets = (options.pairs or sources) * min(asked, targets) * mean_m
-        from_sources = (options.pairs or targets) * min(asked, sources) * mean_n
-        costs[Kind.POTENTIALS] = number * rounds * (from_targets + from_sources)
-    return {kind: round(cost) for kind, cost in costs.items()}
+    per_round = sum(asked[role].sum() for role in Role)
+    if options.pairs is not None:
+        per_round = options.pairs * sum(float(setting.protocol.marginals(role) @ asked[role]) for role in Role)
+    costs[Kind.POTENTIALS] = number * rounds * per_round
+    return {kind: round(float(cost)) for kind, cost in costs.items()}
+
+
+def _numbers_asked(setting: Setting, role: Role, neighbours: int | None) -> Floats:
+    """For each agent of a role, the numbers it receives when it asks L of its neighbours for their block (mean)."""
+    support = setting.protocol.support if role is Role.SOURCE else setting.protocol.support.T
+    degree = support.sum(axis=1)
+    whole = support @ setting.sizes.counts[role.other]
+    asked = degree if neighbours is None else np.minimum(neighbours, degree)
+    return np.asarray(whole * asked / np.maximum(degree, 1))
 
 
 def _settings(options: EOTOptions) -> dict[str, Any]:

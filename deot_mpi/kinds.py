@@ -19,10 +19,10 @@ class Kind(IntEnum):
     POTENTIALS = 4
     """Blocks of u and v during the rounds."""
     OBJECTIVES = 5
-    """Potentials sent for measuring, and the reduces that give the values."""
+    """Potentials sent for measuring, and the final reduce that gives the values."""
     MEAN = 6
     """Masks along the edges and the masked sums behind the global mean and the mean cost."""
     CONTROL = 7
-    """Sizes, stopping decisions, error messages."""
+    """Roles, sizes, options, protocol text, each agent's part of objective and error at a check, error messages."""
     REFERENCE = 8
     """Pooled raw rows for --reference: leaves the decentralised setting on request."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Literal
+
+import numpy as np
 
 from deot_mpi.errors import InputError
 from deot_mpi.samples import Floats
@@ -51,6 +54,8 @@ class EOTOptions:
     """Seconds after which a silent agent ends the run."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.protocol, str):
+            object.__setattr__(self, "protocol", _matrix(self.protocol))
         self._check_eps()
         _choice("kernel", self.kernel, KERNELS)
         _choice("estimator", self.estimator, ESTIMATORS)
@@ -63,9 +68,9 @@ class EOTOptions:
                 _at_least_one(name, getattr(self, name))
         for name in ("eta", "timeout"):
             _positive(name, getattr(self, name))
-        if not (isinstance(self.tol, int | float) and self.tol >= 0):
+        if not (isinstance(self.tol, Real) and self.tol >= 0):
             raise InputError(f"tol is {self.tol}; it must be 0 (use all rounds) or more.")
-        if not isinstance(self.seed, int) or self.seed < 0:
+        if not isinstance(self.seed, Integral) or self.seed < 0:
             raise InputError(f"seed is {self.seed}; it must be a whole number, 0 or more.")
         if self.solver == "sinkhorn" and self.neighbours is not None:
             raise InputError(
@@ -84,10 +89,24 @@ class EOTOptions:
             if getattr(self, name) is not None:
                 _positive(name, getattr(self, name))
 
+    def shared(self) -> dict[str, object]:
+        """The options all agents must have alike: all but the patience of each."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "timeout"}
+
     @property
     def scale(self) -> float | None:
         """The share of the mean cost to use, None when eps is given."""
         return None if self.eps is not None else self.eps_scale or DEFAULT_EPS_SCALE
+
+
+def _matrix(value: object) -> Floats:
+    try:
+        matrix = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"protocol is a {type(value).__name__}; it must be a name, a file or a matrix.") from error
+    if matrix.ndim != 2:
+        raise InputError(f"protocol is an array of shape {matrix.shape}; a matrix has a row per source agent.")
+    return matrix
 
 
 def _choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -96,10 +115,10 @@ def _choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 def _at_least_one(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise InputError(f"{name} is {value!r}; it must be a whole number, 1 or more.")
 
 
 def _positive(name: str, value: object) -> None:
-    if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    if not isinstance(value, Real) or not math.isfinite(value) or value <= 0:
         raise InputError(f"{name} is {value!r}; it must be a finite number above 0.")

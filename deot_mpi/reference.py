@@ -9,6 +9,7 @@ from dataclasses import astuple, dataclass
 from importlib.util import find_spec
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deot_mpi.errors import InputError
 from deot_mpi.kernel import Kernel
@@ -19,7 +20,7 @@ from deot_mpi.samples import Floats
 
 _SCALING_LIMIT = 300.0
 """Largest cost/eps for POT's scaling form; beyond it exp(-c/eps) nears underflow and the log form is used."""
-_POT_ROUNDS, _POT_TOLERANCE = 20_000, 1e-10
+_POT_ROUNDS, POT_TOLERANCE = 20_000, 1e-10
 _DELTA = 0.05
 
 
@@ -30,18 +31,25 @@ class Pooled:
     rows: dict[Role, Floats]
     shares: dict[Role, Floats]
     """Each row's share in its own agent."""
-    owner: dict[Role, Floats]
+    owner: dict[Role, NDArray[np.int64]]
     """Index of the agent each row belongs to."""
 
 
-def require_pot() -> bool:
-    """Whether POT can be had; says how to get it where not."""
+def require_pot() -> None:
+    """Say how to get POT where it is not installed."""
     if find_spec("ot") is None:
         raise InputError("reference needs the package POT, which is not installed: pip install 'deot_mpi[reference]'.")
-    return True
 
 
-def solve_pooled(cost: Floats, reference: Floats, eps: float) -> tuple[Values, str]:
+@dataclass(frozen=True)
+class Solved:
+    values: Values
+    solver: str
+    error: float
+    """POT's last L2 marginal error."""
+
+
+def solve_pooled(cost: Floats, reference: Floats, eps: float) -> Solved:
     """The problem min <C,pi> + eps KL(pi | R) - eps over plans with R's marginals, by POT.
 
     POT regularises with KL(pi | a b^T), so R enters as a change of cost: C - eps log(R / a b^T), infinite off R's
@@ -58,7 +66,7 @@ def solve_pooled(cost: Floats, reference: Floats, eps: float) -> tuple[Values, s
     method = "sinkhorn" if np.ptp(finite) < _SCALING_LIMIT * eps else "sinkhorn_log"
     offset = finite.min()
     plan, log = ot.sinkhorn(
-        a, b, shifted - offset, eps, method=method, numItermax=_POT_ROUNDS, stopThr=_POT_TOLERANCE, log=True, warn=False
+        a, b, shifted - offset, eps, method=method, numItermax=_POT_ROUNDS, stopThr=POT_TOLERANCE, log=True, warn=False
     )
     scalings = (log["log_u"], log["log_v"]) if "log_u" in log else (np.log(log["u"]), np.log(log["v"]))
     f, g = (eps * (scaling - np.log(weights)) for scaling, weights in zip(scalings, (a, b), strict=True))
@@ -67,7 +75,8 @@ def solve_pooled(cost: Floats, reference: Floats, eps: float) -> tuple[Values, s
     transport = float((plan * cost).sum())
     positive = plan > 0
     entropy = float((plan[positive] * (np.log(plan[positive]) - 1.0)).sum())
-    return Values(dual, dual + eps, transport, transport + eps * entropy), f"POT {ot.__version__} {method}"
+    values = Values(dual, dual + eps, transport, transport + eps * entropy)
+    return Solved(values, f"POT {ot.__version__} {method}", float(log["err"][-1]) if log["err"] else 0.0)
 
 
 def compare(
@@ -77,37 +86,34 @@ def compare(
     x, y = pooled.rows[Role.SOURCE], pooled.rows[Role.TARGET]
     cost = ((x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1)[None, :] - 2.0 * x @ y.T).clip(min=0.0)
     inner = np.outer(pooled.shares[Role.SOURCE], pooled.shares[Role.TARGET])
-    rows, columns = (pooled.owner[role].astype(int) for role in Role)
+    rows, columns = (pooled.owner[role] for role in Role)
 
-    storage = np.outer(protocol.p, protocol.q)
-    central, solver = solve_pooled(cost, storage[rows][:, columns] * inner, eps)
-    exact = central
-    if protocol.sigma > 0:
-        exact, _ = solve_pooled(cost, protocol.E[rows][:, columns] * inner, eps)
-    approximate = exact
+    storage = np.outer(protocol.p, protocol.q)[rows][:, columns] * inner
+    communication = protocol.E[rows][:, columns] * inner
+    central = solve_pooled(cost, storage, eps)
+    exact = central if protocol.is_storage else solve_pooled(cost, communication, eps)
     estimated = -eps * kernel.log_block(kernel.show(x), kernel.show(y))
-    if not np.allclose(estimated, cost, rtol=0.0, atol=1e-9 * cost.max(initial=0.0)):
-        approximate, _ = solve_pooled(estimated, protocol.E[rows][:, columns] * inner, eps)
-
+    same_kernel = np.allclose(estimated, cost, rtol=0.0, atol=1e-9 * cost.max(initial=0.0))
+    approximate = exact if same_kernel else solve_pooled(estimated, communication, eps)
     tau = max(
-        solve_pooled(cost[np.ix_(rows == i, columns == j)], inner[np.ix_(rows == i, columns == j)], eps)[
-            0
-        ].dual_objective
-        for i in range(protocol.p.size)
-        for j in range(protocol.q.size)
+        solve_pooled(cost[pair], inner[pair], eps).values.dual_objective
+        for pair in (np.ix_(rows == i, columns == j) for i in range(protocol.p.size) for j in range(protocol.q.size))
     )
-    total = abs(reached - central.dual_objective)
+    w, w_protocol, w_kernel = (solved.values.dual_objective for solved in (central, exact, approximate))
+    total = abs(reached - w)
     errors = ErrorDecomposition(
         total=total,
-        mismatch=abs(exact.dual_objective - central.dual_objective),
-        kernel=abs(approximate.dual_objective - exact.dual_objective),
-        algorithm=abs(reached - approximate.dual_objective),
-        relative_total=total / max(abs(central.dual_objective), np.finfo(float).tiny),
+        mismatch=abs(w_protocol - w),
+        kernel=abs(w_kernel - w_protocol),
+        algorithm=abs(reached - w_kernel),
+        relative_total=total / max(abs(w), np.finfo(float).tiny),
         mismatch_bound=tau * protocol.sigma,
         kernel_bound=_kernel_bound(x, y, cost, eps, getattr(kernel, "bits", None)),
         algorithm_rate=1.0 / np.sqrt(rounds),
     )
-    return ReferenceValues(central, exact, approximate, solver), errors, tau
+    worst = max(solved.error for solved in (central, exact, approximate))
+    reference = ReferenceValues(central.values, exact.values, approximate.values, central.solver, worst)
+    return reference, errors, tau
 
 
 def _kernel_bound(x: Floats, y: Floats, cost: Floats, eps: float, bits: int | None) -> float:
@@ -131,17 +137,17 @@ def flatten(reference: ReferenceValues, errors: ErrorDecomposition, tau: float) 
     """All numbers as one array, for the broadcast to the other ranks."""
     return np.array([
         *astuple(reference.centralised), *astuple(reference.protocol), *astuple(reference.approximate),
-        *astuple(errors), tau,
+        reference.error, *astuple(errors), tau,
     ])  # fmt: skip
 
 
-FLAT_SIZE = 4 * 3 + 8 + 1
+FLAT_SIZE = 4 * 3 + 1 + 8 + 1
 
 
 def unflatten(numbers: Floats, solver: str) -> tuple[ReferenceValues, ErrorDecomposition, float]:
     values = [float(number) for number in numbers]
     return (
-        ReferenceValues(Values(*values[0:4]), Values(*values[4:8]), Values(*values[8:12]), solver),
-        ErrorDecomposition(*values[12:20]),
-        values[20],
+        ReferenceValues(Values(*values[0:4]), Values(*values[4:8]), Values(*values[8:12]), solver, values[12]),
+        ErrorDecomposition(*values[13:21]),
+        values[21],
     )

@@ -17,7 +17,7 @@ from deot_mpi.solvers import Status
 
 @dataclass(frozen=True)
 class Values:
-    """The four numbers, in cost units; MATH.md's table says who else reports which."""
+    """The four numbers, in cost units; the README says who else reports which."""
 
     dual_objective: float
     """F(u,v), the paper's W~_eps."""
@@ -124,11 +124,16 @@ class ReferenceValues:
     approximate: Values
     """This run's E and kernel, solved to the end."""
     solver: str
+    error: float
+    """POT's own last marginal error (L2), the largest of its runs; above its tolerance it had not converged."""
 
 
 @dataclass(frozen=True)
 class EOTResult:
-    """Everything an agent knows at the end; the same on every rank but for ``potential``, its own block."""
+    """Everything an agent knows at the end.
+
+    The same on every rank but for the agent's own ``role``, ``index`` and ``potential``, and for its clock.
+    """
 
     values: Values
     eps: float

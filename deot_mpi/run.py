@@ -1,6 +1,6 @@
 """The program: ``mpirun -n 16 python -m deot_mpi.run``. The one place that parses, prints and sets the exit code.
 
-Exit codes: 0 done, 2 unusable input, 1 anything else.
+Exit codes: 0 done, 2 unusable input, 130 interrupted (Ctrl-C), 1 anything else.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import NoReturn, TextIO
 
 import mpi4py
 from threadpoolctl import threadpool_limits
@@ -22,7 +23,8 @@ from deot_mpi.agent import Agents  # noqa: E402
 from deot_mpi.arguments import HelpWanted, Inputs, Job, config_path, parse  # noqa: E402
 from deot_mpi.eot import solve_eot  # noqa: E402
 from deot_mpi.errors import DeotError, InputError  # noqa: E402
-from deot_mpi.exchange.collective import agree, broadcast_text  # noqa: E402
+from deot_mpi.exchange.join import agree, broadcast_text  # noqa: E402
+from deot_mpi.exchange.waiting import wait_all  # noqa: E402
 from deot_mpi.files import load_samples  # noqa: E402
 from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json  # noqa: E402
 from deot_mpi.report.plot import check_plot, draw_convergence  # noqa: E402
@@ -30,11 +32,10 @@ from deot_mpi.result import EOTResult  # noqa: E402
 from deot_mpi.roles import Role  # noqa: E402
 from deot_mpi.samples import Samples  # noqa: E402
 from deot_mpi.solvers import Status  # noqa: E402
-from deot_mpi.waiting import wait_all  # noqa: E402
 
 _START_TIMEOUT = 60.0
 """Seconds the ranks wait for each other before the options (and their own timeout) are known."""
-_LAUNCHED_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_NTASKS")
+_LAUNCHED_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -43,17 +44,17 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with threadpool_limits(limits=1):
             return _run(comm, sys.argv[1:] if argv is None else argv)
-    except HelpWanted as text:
-        return _say_once(comm, str(text), sys.stdout, 0)
+    except HelpWanted as wanted:
+        text, stream, code = str(wanted), sys.stdout, 0
     except InputError as error:  # agreed on: every rank is here
-        return _say_once(comm, f"deot_mpi: error: {error}\n", sys.stderr, error.exit_code)
+        text, stream, code = f"deot_mpi: error: {error}\n", sys.stderr, error.exit_code
     except DeotError as error:
         _end_all(comm, f"deot_mpi: error on rank {comm.rank}: {error}\n", error.exit_code)
     except KeyboardInterrupt:
         _end_all(comm, f"deot_mpi: rank {comm.rank} was interrupted\n", 130)
     except BaseException:
         _end_all(comm, f"deot_mpi: unexpected failure on rank {comm.rank}\n{traceback.format_exc()}", 1)
-    return 1
+    return _say_once(comm, text, stream, code)
 
 
 def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
@@ -156,19 +157,23 @@ def _write(comm: MPI.Intracomm, job: Job, result: EOTResult) -> None:
         sys.stdout.flush()
 
 
-def _say_once(comm: MPI.Intracomm, text: str, stream: object, code: int) -> int:
+def _say_once(comm: MPI.Intracomm, text: str, stream: TextIO, code: int) -> int:
     """Print on rank 0; the others wait, because the launcher ends a job at the first rank that leaves with an error."""
     if comm.rank == 0:
-        print(text, end="", file=stream, flush=True)  # type: ignore[call-overload]
-    wait_all([comm.Ibarrier()], 10.0, lambda: "the other ranks")
+        print(text, end="", file=stream, flush=True)
+    try:
+        wait_all([comm.Ibarrier()], 10.0, lambda: "the other ranks")
+    except DeotError as error:
+        _end_all(comm, f"deot_mpi: rank {comm.rank}: {error}\n", code or error.exit_code)
     return code
 
 
-def _end_all(comm: MPI.Intracomm, text: str, code: int) -> None:
+def _end_all(comm: MPI.Intracomm, text: str, code: int) -> NoReturn:
     """A failure the other ranks do not know of: say it, give the text time to leave, and end the job."""
     print(text, end="", file=sys.stderr, flush=True)
     time.sleep(0.2)
     comm.Abort(code)
+    raise SystemExit(code)  # not reached: Abort ends this process, too
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ from deot_mpi.errors import InputError
 
 Floats = NDArray[np.float64]
 
+_LARGEST = 1e140
+"""Values beyond this have squared distances beyond double precision."""
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -66,6 +69,9 @@ def check_samples(rows: ArrayLike, weights: ArrayLike | None, owner: str) -> Sam
             f"{owner}: row {row}, column {column} is {array[row, column]} ({len(bad)} such values in all). "
             "Samples must be finite; drop or fill these entries."
         )
+    largest = float(np.abs(array).max())
+    if largest > _LARGEST:
+        raise InputError(f"{owner}: a value of size {largest:g}, whose square overflows; rescale the columns.")
     return Samples(array, None if weights is None else _check_weights(weights, array.shape[0], owner))
 
 

@@ -6,20 +6,22 @@ Entropic OT stands on it today; whatever else is computed between the same agent
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
 from deot_mpi.errors import InputError
-from deot_mpi.exchange.collective import Collectives, Tables, broadcast_text
+from deot_mpi.exchange.collective import Collectives
 from deot_mpi.exchange.edges import Edges
+from deot_mpi.exchange.join import join, same_everywhere
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.kinds import Kind
 from deot_mpi.options import EOTOptions
 from deot_mpi.protocol import Protocol, choose_protocol
-from deot_mpi.protocol.choose import read_protocol_file
+from deot_mpi.protocol.choose import NAMES, read_protocol_file
 from deot_mpi.roles import Role
 from deot_mpi.samples import Floats, Samples
 
@@ -28,7 +30,7 @@ from deot_mpi.samples import Floats, Samples
 class Sizes:
     """What every agent says about its samples before anything else: how many, how wide, how heavy."""
 
-    counts: dict[Role, Floats]
+    counts: dict[Role, NDArray[np.int64]]
     masses: dict[Role, Floats]
     dimension: int
     weighted: bool
@@ -38,9 +40,9 @@ class Sizes:
         """The storage protocol: p (sources) or q (targets)."""
         return np.asarray(self.masses[role] / self.masses[role].sum())
 
-    def owners(self, role: Role) -> Floats:
+    def owners(self, role: Role) -> NDArray[np.int64]:
         """The agent of each row of a domain, rows in agent order."""
-        return np.repeat(np.arange(self.counts[role].size), self.counts[role].astype(int))
+        return np.repeat(np.arange(self.counts[role].size), self.counts[role])
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,13 @@ class Setting:
 
 
 def meet(comm: MPI.Intracomm, role: Role, load: Callable[[Agents], Samples], options: EOTOptions) -> Setting:
-    """Bring the agents together: read samples, compare sizes, agree on E, find the common centre.
+    """Bring the agents together: compare options, read samples, compare sizes, agree on E, find the common centre.
 
     ``load`` gives this agent's own samples and may reject them; then all agents raise its sentence.
     """
-    agents = Agents(comm, role, options.timeout)
-    ledger = Ledger(role, agents.index, agents.sources, agents.targets)
+    ledger = Ledger()
+    same_everywhere(comm, options.shared(), options.timeout, ledger)
+    agents = join(comm, role, ledger, options.timeout)
     collectives = Collectives(agents, ledger, options.timeout)
     with agents.freed_on_error():
         samples = collectives.all_or_none(lambda: load(agents))
@@ -94,7 +97,7 @@ def _compare_sizes(collectives: Collectives, samples: Samples) -> Sizes:
                     "all agents must hold the same features."
                 )
     return Sizes(
-        counts={role: table.of(role)[:, 0] for role in Role},
+        counts={role: table.of(role)[:, 0].astype(np.int64) for role in Role},
         masses={role: table.of(role)[:, 2] for role in Role},
         dimension=expected,
         weighted=bool(table.source[:, 3].any() or table.target[:, 3].any()),
@@ -103,10 +106,11 @@ def _compare_sizes(collectives: Collectives, samples: Samples) -> Sizes:
 
 def _agree_on_protocol(collectives: Collectives, sizes: Sizes, options: EOTOptions) -> Protocol:
     """E from the options; a protocol file is read by rank 0 alone, which tells the others."""
-    comm = collectives.agents.comm
-    first = comm.rank == 0
-    text = collectives.all_or_none(lambda: (read_protocol_file(options.protocol) if first else None) or "")
-    text = broadcast_text(comm, text, 0, options.timeout)
+    text = None
+    if isinstance(options.protocol, str) and options.protocol not in NAMES:
+        first = collectives.agents.comm.rank == 0
+        text = collectives.all_or_none(lambda: read_protocol_file(str(options.protocol)) if first else None)
+        text = collectives.tell(text)
     return choose_protocol(
         options.protocol,
         sizes.shares(Role.SOURCE),
@@ -114,7 +118,7 @@ def _agree_on_protocol(collectives: Collectives, sizes: Sizes, options: EOTOptio
         degree=options.degree,
         matched=options.match,
         seed=options.seed,
-        text=text or None,
+        text=text,
     )
 
 
@@ -133,13 +137,13 @@ def _centred(setting: Setting) -> Setting:
     weighted_sum = setting.storage_share * (samples.shares @ samples.rows)
     total = setting.collectives.masked_sum(setting.edges, weighted_sum)
     centre = total / sum(_linked_share(setting, role) for role in Role)
-    return Setting(**{**setting.__dict__, "rows": samples.rows - centre})
+    return replace(setting, rows=samples.rows - centre)
 
 
 def mean_cost(setting: Setting) -> float:
     """E ||x - y||^2 under the storage protocol, from moments: E||x||^2 + E||y||^2 - 2 <E x, E y>.
 
-    Discloses the two means and the two second moments, nothing of a single agent.
+    Discloses the two domains' means and second moments; where a domain has one agent, these are that agent's own.
     """
     dimension, role = setting.sizes.dimension, setting.agents.role
     at = {Role.SOURCE: 0, Role.TARGET: dimension + 1}
@@ -164,8 +168,3 @@ def choose_eps(setting: Setting, options: EOTOptions) -> float:
     if not cost > 0:
         raise InputError(f"the mean cost is {cost:g}, so eps cannot be a share of it; give --eps in cost units.")
     return options.scale * cost
-
-
-def counts_table(sizes: Sizes) -> Tables[np.int64]:
-    """Rows per agent as integers, one column."""
-    return Tables(*(sizes.counts[role].astype(np.int64)[:, None] for role in Role))

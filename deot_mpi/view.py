@@ -28,7 +28,7 @@ class EdgeValues:
     transport_cost: float
     """<C, pi>."""
     entropy: float
-    """sum pi (log pi - 1) = -H(pi), MATH.md's sign."""
+    """sum pi (log pi - 1) = -H(pi)."""
 
 
 @dataclass(frozen=True)

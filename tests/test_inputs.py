@@ -41,7 +41,9 @@ def test_weights_from_a_file_of_their_own(tmp_path: Path) -> None:
     save_all_formats(tmp_path)
     np.save(tmp_path / "w-0.npy", [1.0, 1.0, 2.0])
     (tmp_path / "w-0.csv").write_text("1\n1\n2\n")
-    for name in ("w-{agent}.npy", "w-{agent}.csv"):
+    (tmp_path / "named-0.csv").write_text("weights\n1\n1\n2\n")
+    np.savez(tmp_path / "named-0.npz", weights=[1.0, 1.0, 2.0])
+    for name in ("w-{agent}.npy", "w-{agent}.csv", "named-{agent}.csv", "named-{agent}.npz"):
         samples = load_samples(str(tmp_path / "a-{agent}.npy"), 0, "source agent 0", str(tmp_path / name))
         np.testing.assert_allclose(samples.shares, [0.25, 0.25, 0.5])
 
@@ -80,8 +82,11 @@ def test_bad_samples_name_the_owner_and_the_value(rows: object, weights: object,
         ("x.npy", b"not numpy", "cannot be read"),
         ("x.npz", b"PK\x03\x04 torn", "cannot be read"),
         ("x.csv", b"", "no samples"),
-        ("x.csv", b"1,2\n3\n", "line 2 has 1 values"),
-        ("x.csv", b"a,b\n1,2\n3,oops\n", "line 3 has a value that is not a number"),
+        ("x.csv", b"1,2\n\n3\n", "line 3 has 1 values"),
+        ("x.csv", b"a,b\n1,2\n3,oops\n", "line 3 has a value that is not a number: 'oops'"),
+        ("x.csv", b"1.0,,2\n1,2,3\n", "line 1 has a value that is not a number: ''"),
+        ("x.csv", b"1.0,NA,2\n1,2,3\n", "line 1 has a value that is not a number: 'NA'"),
+        ("x.csv", b"1e200\n", "overflows"),
         ("x.csv", b"1,nan\n", "is nan"),
         ("x.csv", b"\xff\xfe\x00", "cannot be read"),
     ],
@@ -110,8 +115,9 @@ def test_npz_without_rows_says_what_it_has(tmp_path: Path) -> None:
 
 
 def test_pattern_with_an_unknown_placeholder() -> None:
-    with pytest.raises(InputError, match="only placeholder"):
-        load_samples("site-{rank}.npy", 0, "source agent 0")
+    for pattern in ("site-{rank}.npy", "site-{}.npy", "site-{agent.x}.npy", "site-{agent.npy"):
+        with pytest.raises(InputError, match="only placeholder"):
+            load_samples(pattern, 0, "source agent 0")
 
 
 @pytest.mark.parametrize("dataset", ["gaussian", "mixture"])
@@ -194,6 +200,7 @@ def test_config_file_and_command_line() -> None:
         (["--bits", "many"], "invalid int"),
         (["--kernel", "exact"], "invalid choice"),
         (["--source", "a-{agent}.npy"], "come together"),
+        (["--source-weights", "w-{agent}.npy"], "weights without samples"),
         (["gromow"], "'gromow' is not a command"),
         (["--dataset", "gaussian", "--scatter", "component"], "--dataset mixture"),
         (["--samples", "0"], "0 samples"),

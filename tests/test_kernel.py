@@ -50,16 +50,16 @@ def test_correction_restores_the_mean_of_the_kernel() -> None:
     """E exp(-c^/eps) is too large by exp(var/2eps^2); with the correction the mean is right where that is small."""
     rng = np.random.default_rng(3)
     x, y = rng.normal(size=(1, 30)), rng.normal(size=(1, 30))
-    cost, bits = squared_distances(x, y).item(), 400
+    cost, bits = squared_distances(x, y).item(), 100
     eps = 0.15 * cost
     means = {}
     for correction in (False, True):
         logs = []
-        for seed in range(500):
+        for seed in range(2000):
             kernel = SketchKernel(eps, 30, bits=bits, seed=seed, correction=correction)
             logs.append(kernel.log_block(kernel.show(x), kernel.show(y)).item())
         means[correction] = logsumexp(logs) - np.log(len(logs)) + cost / eps
-    assert means[False] > 0.05
+    assert means[False] > 0.2
     assert abs(means[True]) < 0.2 * means[False]
 
 

@@ -90,7 +90,7 @@ def test_components() -> None:
 @settings(deadline=None, max_examples=40)
 @given(st.integers(2, 6), st.integers(2, 6), st.integers(0, 1000))
 def test_matching_meets_the_marginals_where_it_can(sources: int, targets: int, seed: int) -> None:
-    """Edges of a plan that has these marginals: exact marginals are feasible, so they must come out."""
+    """Edges of a plan with these marginals: exact marginals are feasible and must come out, with the smallest sigma."""
     rng = np.random.default_rng(seed)
     p, q = rng.dirichlet(np.ones(sources)), rng.dirichlet(np.ones(targets))
     corner = np.maximum(
@@ -102,7 +102,22 @@ def test_matching_meets_the_marginals_where_it_can(sources: int, targets: int, s
     np.testing.assert_allclose(E.sum(axis=1), p, atol=1e-8)
     np.testing.assert_allclose(E.sum(axis=0), q, atol=1e-8)
     assert (E[~support] == 0).all()
-    assert np.abs(E - np.outer(p, q)).sum() <= np.abs(np.where(support, corner, 0) - np.outer(p, q)).sum() + 1e-8
+    assert np.abs(E - np.outer(p, q)).sum() == pytest.approx(smallest_sigma(support, p, q), abs=1e-7)
+
+
+def smallest_sigma(support: np.ndarray, p: np.ndarray, q: np.ndarray) -> float:
+    """min sum |e - p q^T| over e with marginals p, q on the support, with e = wish + over - under as the variables."""
+    from scipy.optimize import linprog
+
+    rows, columns = np.nonzero(support)
+    sums = np.vstack([rows == i for i in range(p.size)] + [columns == j for j in range(q.size)]).astype(float)
+    wish = p[rows] * q[columns]
+    gap = np.concatenate([p, q]) - sums @ wish
+    bounds = [(0, None)] * rows.size + [(0, value) for value in wish]
+    outcome = linprog(
+        np.ones(2 * rows.size), A_eq=np.hstack([sums, -sums]), b_eq=gap, bounds=bounds, method="highs-ipm"
+    )
+    return float(outcome.fun + 1.0 - wish.sum())
 
 
 def test_matching_on_a_full_graph_is_the_storage_protocol() -> None:
@@ -146,6 +161,7 @@ def test_text_format() -> None:
         ("source 0 targets 0 weight=abc", "not a number"),
         ("source 0 targets 1-", "line 1"),
         ("source 0 targets 1--2", "range"),
+        ("source 0 targets 1-0", "backwards"),
     ],
 )
 def test_text_format_says_what_is_wrong(text: str, words: str) -> None:
@@ -178,6 +194,22 @@ def test_files(tmp_path: Path) -> None:
 def test_bad_matrices_are_refused(E: np.ndarray, words: str) -> None:
     with pytest.raises(InputError, match=words):
         choose_protocol(E, uniform(2), uniform(2), degree=2, matched=False, seed=0)
+
+
+def test_matching_does_not_hide_bad_weights() -> None:
+    with pytest.raises(InputError, match="weight nan"):
+        choose_protocol(np.array([[np.nan, 1.0], [1, 1]]), uniform(2), uniform(2), degree=2, matched=True, seed=0)
+
+
+def test_degree_matters_only_where_it_is_used() -> None:
+    assert choose("ring", uniform(4), uniform(4), degree=1).report(None).connected
+    with pytest.raises(InputError, match="degree is 1"):
+        choose("sparse", uniform(4), uniform(4), degree=1)
+
+
+def test_tau_sigma_bounds_nothing_when_tau_is_not_positive() -> None:
+    E = np.array([[0.5, 0.0], [0.0, 0.5]])
+    assert Protocol("test", E, uniform(2), uniform(2)).report(-1.0).tau_sigma is None
 
 
 def test_unknown_name_lists_the_known_ones() -> None:

@@ -1,1 +1,1 @@
-"""The one place that sends: waits that end, the ledger, edges of E, and the few collectives."""
+"""The one place that sends: waits that end, coming together, the ledger, edges of E, the few collectives."""

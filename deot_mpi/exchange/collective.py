@@ -8,7 +8,7 @@ every run and for every placement of agents on ranks.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from deot_mpi.agent import Agents
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.edges import Edges
+from deot_mpi.exchange.join import agree, broadcast_text
 from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
 from deot_mpi.samples import Floats
-from deot_mpi.waiting import wait_all
 
 Result = TypeVar("Result")
 Number = TypeVar("Number", np.float64, np.int64)
@@ -54,18 +55,30 @@ class Collectives:
 
     def share(self, kind: Kind, row: NDArray[Number]) -> Tables[Number]:
         """Reduce one row per agent to agent 0 of each role, then broadcast both tables (Algorithm 1, lines 15-16)."""
+        self._count_share(kind, row.nbytes)
+        return self._share(kind, row)
+
+    def share_ledger(self) -> Tables[np.int64]:
+        """Every agent's ledger on every rank; the sharing itself is counted before the counts are read."""
+        neighbours = max(self.agents.sources, self.agents.targets)  # as wide for both roles: rows fit one table
+        self._count_share(Kind.CONTROL, self.ledger.row(neighbours).nbytes)
+        return self._share(Kind.CONTROL, self.ledger.row(neighbours))
+
+    def _count_share(self, kind: Kind, row_bytes: int) -> None:
+        table_bytes = row_bytes * self.agents.count(self.agents.role)
+        self.ledger.collective(kind, table_bytes)
+        if self.agents.domain.rank == 0:
+            self.ledger.collective(kind, table_bytes)
+
+    def _share(self, kind: Kind, row: NDArray[Number]) -> Tables[Number]:
         agents, tables = self.agents, {}
         own = np.zeros((agents.count(agents.role), row.size), dtype=row.dtype)
         own[agents.index] = row
         root = agents.domain.rank == 0
-        self.ledger.collective(kind, 0 if root else own.nbytes)
         send = MPI.IN_PLACE if root else own
         self._finish(agents.domain.Ireduce(send, own if root else None, MPI.SUM, 0), kind)
         for role in Role:
-            mine = role is agents.role
-            table = own if mine else np.zeros((agents.count(role), row.size), dtype=row.dtype)
-            if mine and root:
-                self.ledger.collective(kind, table.nbytes)
+            table = own if role is agents.role else np.zeros((agents.count(role), row.size), dtype=row.dtype)
             self._finish(agents.comm.Ibcast(table, agents.rank_of(role, 0)), kind)
             tables[role] = table
         return Tables(tables[Role.SOURCE], tables[Role.TARGET])
@@ -113,64 +126,35 @@ class Collectives:
 
     def all_or_none(self, attempt: Callable[[], Result]) -> Result:
         """Run something that may reject its input; if it does on any agent, all raise that agent's sentence."""
-        outcome, error = None, None
+        error = None
         try:
             outcome = attempt()
         except InputError as caught:
             error = str(caught)
-        agree(self.agents.comm, error, self.timeout)
-        assert outcome is not None
+        agree(self.agents.comm, error, self.timeout, self.ledger)
         return outcome
 
-    def pool(self, rows: Floats, counts: Tables[np.int64], timeout: float) -> dict[Role, Floats] | None:
+    def tell(self, text: str | None) -> str:
+        """Rank 0's text on every rank."""
+        return broadcast_text(self.agents.comm, text, 0, self.timeout, self.ledger)
+
+    def pool(self, rows: Floats, counts: Mapping[Role, NDArray[np.int64]], timeout: float) -> dict[Role, Floats] | None:
         """Gather raw rows on rank 0, for a centralised reference; None elsewhere."""
         agents, width = self.agents, rows.shape[1]
-        agents_in_rank_order = np.zeros(agents.comm.size, dtype=np.int64)
+        lengths = np.zeros(agents.comm.size, dtype=np.int64)
         for role in Role:
-            for index in range(agents.count(role)):
-                agents_in_rank_order[agents.rank_of(role, index)] = counts.of(role)[index, 0] * width
-        everything = np.empty(int(agents_in_rank_order.sum())) if agents.comm.rank == 0 else None
-        self.ledger.collective(Kind.REFERENCE, 0 if everything is not None else rows.nbytes)
-        receive = None if everything is None else [everything, agents_in_rank_order]
+            lengths[agents.ranks[role]] = counts[role] * width
+        everything = np.empty(int(lengths.sum())) if agents.comm.rank == 0 else None
+        self.ledger.collective(Kind.REFERENCE, rows.nbytes)
+        receive = None if everything is None else [everything, lengths]
         self._finish(agents.comm.Igatherv(rows, receive, 0), Kind.REFERENCE, timeout)
         if everything is None:
             return None
-        starts = np.concatenate([[0], np.cumsum(agents_in_rank_order)])
-        return {
-            role: np.concatenate(
-                [
-                    everything[starts[rank] : starts[rank + 1]].reshape(-1, width)
-                    for rank in (agents.rank_of(role, index) for index in range(agents.count(role)))
-                ]
-            )
-            for role in Role
-        }
+        blocks = np.split(everything, np.cumsum(lengths)[:-1])
+        return {role: np.concatenate([blocks[rank].reshape(-1, width) for rank in agents.ranks[role]]) for role in Role}
 
     def broadcast(self, kind: Kind, array: Floats, timeout: float) -> None:
         """Give rank 0's array to all."""
         if self.agents.comm.rank == 0:
             self.ledger.collective(kind, array.nbytes)
         self._finish(self.agents.comm.Ibcast(array, 0), kind, timeout)
-
-
-def agree(comm: MPI.Intracomm, error: str | None, timeout: float) -> None:
-    """Raise the same ``InputError`` on every rank if any has one: the lowest rank's sentence, and how many more."""
-    failed = np.zeros(comm.size, dtype=np.int32)
-    failed[comm.rank] = error is not None
-    wait_all([comm.Iallreduce(MPI.IN_PLACE, failed, MPI.SUM)], timeout, lambda: "the other ranks")
-    if not failed.any():
-        return
-    first = int(np.flatnonzero(failed)[0])
-    others = int(failed.sum()) - 1 if not failed.all() else 0  # wrong everywhere: one mistake, not many
-    text = broadcast_text(comm, error if comm.rank == first else None, first, timeout)
-    raise InputError(text + (f" ({others} more agents have a problem, too.)" if others else ""))
-
-
-def broadcast_text(comm: MPI.Intracomm, text: str | None, root: int, timeout: float) -> str:
-    """One rank's text on every rank."""
-    encoded = np.frombuffer((text or "").encode(), dtype=np.uint8)
-    length = np.array([encoded.size], dtype=np.int64)
-    wait_all([comm.Ibcast(length, root)], timeout, lambda: f"rank {root}")
-    buffer = encoded.copy() if comm.rank == root else np.empty(int(length[0]), dtype=np.uint8)
-    wait_all([comm.Ibcast(buffer, root)], timeout, lambda: f"rank {root}")
-    return buffer.tobytes().decode()

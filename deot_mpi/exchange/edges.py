@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
 from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.kinds import Kind
 from deot_mpi.samples import Floats
-from deot_mpi.waiting import wait_all
 
 Array = NDArray[np.generic]
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.kinds import Kind
-from deot_mpi.roles import Role
 
 
 class Ledger:
     """Counts of one agent. Point-to-point sends are kept per neighbour, collectives apart.
 
-    For a collective, what is counted is the buffer this rank hands to MPI; how often MPI forwards it inside
+    For a collective, what is counted is the buffer this rank hands to MPI to be sent; how often MPI forwards it inside
     is the implementation's business and not seen from here.
     """
 
-    def __init__(self, role: Role, index: int, sources: int, targets: int) -> None:
-        self.role, self.index = role, index
-        # As wide for both roles, so that rows of sources and targets fit one table.
-        self._edges = np.zeros((len(Kind), max(sources, targets), 2), dtype=np.int64)
+    def __init__(self) -> None:
+        self._edges: defaultdict[tuple[Kind, int], NDArray[np.int64]] = defaultdict(lambda: np.zeros(2, dtype=np.int64))
         self._collectives = np.zeros((len(Kind), 2), dtype=np.int64)
 
     def sent(self, kind: Kind, neighbour: int, nbytes: int) -> None:
@@ -30,11 +29,14 @@ class Ledger:
 
     @property
     def total_bytes(self) -> int:
-        return int(self._edges[..., 1].sum() + self._collectives[..., 1].sum())
+        return int(sum(count[1] for count in self._edges.values()) + self._collectives[:, 1].sum())
 
-    def row(self) -> NDArray[np.int64]:
+    def row(self, neighbours: int) -> NDArray[np.int64]:
         """This agent's counts as one flat row: kind x neighbour x (messages, bytes), then kind x (messages, bytes)."""
-        return np.concatenate([self._edges.ravel(), self._collectives.ravel()])
+        edges = np.zeros((len(Kind), neighbours, 2), dtype=np.int64)
+        for (kind, neighbour), count in self._edges.items():
+            edges[kind, neighbour] = count
+        return np.concatenate([edges.ravel(), self._collectives.ravel()])
 
     @staticmethod
     def unpack(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from deot_mpi.errors import InputError
-from deot_mpi.protocol.graphs import GRAPHS, Support
-from deot_mpi.protocol.protocol import Protocol
+from deot_mpi.protocol.graphs import GRAPHS, USE_DEGREE, Support
+from deot_mpi.protocol.protocol import Protocol, check_weights
 from deot_mpi.protocol.textfile import parse_protocol
 from deot_mpi.samples import Floats
 
@@ -28,7 +28,7 @@ def choose_protocol(
     sources, targets = p.size, q.size
     weights: Floats | None
     if isinstance(wanted, np.ndarray):
-        name, support, weights = "matrix", wanted > 0, np.asarray(wanted, dtype=np.float64)
+        name, support, weights = "matrix", wanted > 0, wanted
     elif wanted == UNIFORM:
         return Protocol(UNIFORM, np.outer(p, q), p, q)
     elif text is not None:
@@ -36,17 +36,18 @@ def choose_protocol(
         support, weights = _from_text(text, wanted, sources, targets)
     elif wanted in GRAPHS:
         name = wanted
-        _check_degree(degree, sources, targets)
+        if wanted in USE_DEGREE and degree < 2 and max(sources, targets) > 1:
+            raise InputError(f"degree is {degree}; a connected graph needs at least 2 neighbours per agent.")
         support, weights = GRAPHS[wanted](sources, targets, min(degree, max(sources, targets)), seed), None
         if wanted == "full":
             weights = np.full(support.shape, 1.0 / support.size)
     else:
         raise InputError(f"protocol '{wanted}' is neither a file nor one of {', '.join(NAMES)}.")
     if matched:
-        if support.shape != (sources, targets):
-            Protocol(name, support.astype(float), p, q)  # raises with the sentence about the shape
         from deot_mpi.protocol.matching import match  # scipy.optimize takes half a second to import
 
+        # Weights that came along are not used, but what could not be weights is refused all the same.
+        check_weights(name, support.astype(float) if weights is None else weights, p, q)
         return Protocol(f"{name}, matched", match(support, p, q), p, q)
     if weights is None:
         weights = np.where(support, np.outer(p, q), 0.0)
@@ -54,13 +55,8 @@ def choose_protocol(
     return Protocol(name, weights, p, q)
 
 
-def read_protocol_file(wanted: str | Floats) -> str | None:
-    """The text of a protocol file; None where the word is a graph's name or already a matrix.
-
-    A .npy matrix is turned into text as well, so that one rank can read the file and tell the others.
-    """
-    if isinstance(wanted, np.ndarray) or wanted in NAMES:
-        return None
+def read_protocol_file(wanted: str) -> str:
+    """The text of a protocol file. A .npy matrix becomes text as well, so that one rank can tell the others."""
     path = Path(wanted)
     if not path.is_file():
         raise InputError(f"protocol '{wanted}' is neither a file nor one of {', '.join(NAMES)}.")
@@ -81,8 +77,3 @@ def _from_text(text: str, name: str, sources: int, targets: int) -> tuple[Suppor
     except ValueError as error:
         raise InputError(f"protocol {name}: is not a matrix of numbers ({error}).") from error
     return matrix > 0, matrix
-
-
-def _check_degree(degree: int, sources: int, targets: int) -> None:
-    if degree < 2 and max(sources, targets) > 1:
-        raise InputError(f"--degree {degree}: a connected graph needs at least 2 neighbours per agent.")

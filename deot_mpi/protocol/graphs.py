@@ -106,13 +106,12 @@ def random_regular(sources: int, targets: int, degree: int, seed: int) -> Suppor
     """k random pairings of the slots, no pair twice, drawn again until the graph is connected."""
     slots, source_of, target_of = _slots(sources, targets)
     rng = generator(seed, Purpose.GRAPH)
-    support = np.zeros((sources, targets), dtype=bool)
     for _ in range(_TRIES):
-        support = np.zeros((slots, slots), dtype=bool)
+        paired = np.zeros((slots, slots), dtype=bool)
         for _ in range(degree):
-            _add_pairing(support, rng)
+            _add_pairing(paired, rng)
         joined = np.zeros((sources, targets), dtype=bool)
-        a, b = np.nonzero(support)
+        a, b = np.nonzero(paired)
         joined[source_of[a], target_of[b]] = True
         if components(joined) == 1:
             return joined
@@ -138,6 +137,10 @@ GRAPHS: dict[str, Callable[[int, int, int, int], Support]] = {
     "exponential": exponential,
     "random-regular": random_regular,
 }
+
+
+USE_DEGREE = ("sparse", "sparse-directed", "random-regular")
+"""The graphs that --degree shapes."""
 
 
 def components(support: Support) -> int:

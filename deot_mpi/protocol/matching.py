@@ -11,13 +11,18 @@ one before it reached:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linprog
-from scipy.sparse import csr_matrix, eye, hstack, vstack
+from scipy.sparse import bmat, csr_matrix, eye, hstack, vstack
 
 from deot_mpi.errors import InputError
 from deot_mpi.protocol.graphs import Support
 from deot_mpi.samples import Floats
+
+Indices = NDArray[np.intp]
 
 _FEASIBILITY = 1e-10
 """How exactly HiGHS meets the constraints: its finest setting."""
@@ -25,46 +30,27 @@ _SLACK = 1e-8
 """How far a later programme may fall behind what an earlier one reached; below it, marginals count as met."""
 
 
+@dataclass(frozen=True)
+class _Programme:
+    """Variables: e (edges), a >= |marginals e - wanted| (agents), s >= |e - wish| (edges), t <= e / wish (1)."""
+
+    inequalities: csr_matrix
+    limits: Floats
+    marginals: csr_matrix
+    """The sums of e for each source, then for each target."""
+    goals: Floats
+    """One row per programme: sum a, sum s, -t."""
+
+
 def match(support: Support, p: Floats, q: Floats) -> Floats:
     """Weights on the edges of ``support`` (I x J, sum 1) by the three programmes above."""
     rows, columns = np.nonzero(support)
-    edges = rows.size
-    wish = p[rows] * q[columns]
-    ones = np.ones(edges)
-    source_sums = csr_matrix((ones, (rows, np.arange(edges))), shape=(p.size, edges))
-    target_sums = csr_matrix((ones, (columns, np.arange(edges))), shape=(q.size, edges))
-    marginals = vstack([source_sums, target_sums])
     wanted = np.concatenate([p, q])
-    agents = wanted.size
-
-    # Variables: e (edges), a >= |marginals e - wanted| (agents), s >= |e - wish| (edges), t (1).
-    size = 2 * edges + agents + 1
-    at_e, at_a, at_s, at_t = 0, edges, edges + agents, size - 1
-    eye_a, eye_s = eye(agents), eye(edges)
-
-    def zeros(height: int, width: int) -> csr_matrix:
-        return csr_matrix((height, width))
-
-    inequalities = vstack(
-        [
-            hstack([marginals, -eye_a, zeros(agents, edges), zeros(agents, 1)]),
-            hstack([-marginals, -eye_a, zeros(agents, edges), zeros(agents, 1)]),
-            hstack([eye_s, zeros(edges, agents), -eye_s, zeros(edges, 1)]),
-            hstack([-eye_s, zeros(edges, agents), -eye_s, zeros(edges, 1)]),
-            hstack([-eye_s, zeros(edges, agents), zeros(edges, edges), csr_matrix(wish[:, None])]),
-        ]
-    )
-    limits = np.concatenate([wanted, -wanted, wish, -wish, np.zeros(edges)])
-    total = np.zeros((1, size))
-    total[0, at_e:at_a] = 1.0
-
-    goals = np.zeros((3, size))
-    goals[0, at_a:at_s] = 1.0
-    goals[1, at_s:at_t] = 1.0
-    goals[2, at_t] = -1.0
-    equalities, sums = csr_matrix(total), np.ones(1)
-    solution = np.zeros(size)
-    for stage, goal in enumerate(goals):
+    programme = _build(rows, columns, p, q, wanted)
+    inequalities, limits = programme.inequalities, programme.limits
+    equalities, sums = csr_matrix(np.arange(programme.goals.shape[1])[None, :] < rows.size, dtype=float), np.ones(1)
+    weights = np.zeros(rows.size)
+    for stage, goal in enumerate(programme.goals):
         outcome = linprog(
             goal, inequalities, limits, equalities, sums, bounds=(0, None), method="highs",
             options={"primal_feasibility_tolerance": _FEASIBILITY},
@@ -73,14 +59,42 @@ def match(support: Support, p: Floats, q: Floats) -> Floats:
             if stage == 0:
                 raise InputError(f"no weights were found for these edges ({outcome.message}).")
             break  # a later programme may fail on the last digits; what the earlier ones reached stands
-        solution = outcome.x
+        weights = outcome.x[: rows.size]
         if stage == 0 and outcome.fun < _SLACK:
-            equalities = hstack([marginals, zeros(agents, size - edges)]).tocsr()
-            sums = wanted
+            equalities, sums = programme.marginals, wanted
         else:
             inequalities = vstack([inequalities, csr_matrix(goal)])
             limits = np.append(limits, outcome.fun + _SLACK)
-
     protocol = np.zeros(support.shape)
-    protocol[rows, columns] = np.where(solution[:edges] > _FEASIBILITY, solution[:edges], 0.0)
+    protocol[rows, columns] = np.where(weights > _FEASIBILITY, weights, 0.0)
     return np.asarray(protocol / protocol.sum())
+
+
+def _build(rows: Indices, columns: Indices, p: Floats, q: Floats, wanted: Floats) -> _Programme:
+    edges, agents = rows.size, wanted.size
+    wish = p[rows] * q[columns]
+    ones, place = np.ones(edges), np.arange(edges)
+    sums = vstack([
+        csr_matrix((ones, (rows, place)), shape=(p.size, edges)),
+        csr_matrix((ones, (columns, place)), shape=(q.size, edges)),
+    ])  # fmt: skip
+    eye_a, eye_s, column = eye(agents), eye(edges), csr_matrix(wish[:, None])
+    # Blocks of a row: e, a, s, t; None stands for zeros.
+    inequalities = bmat([
+        [sums, -eye_a, None, None],
+        [-sums, -eye_a, None, None],
+        [eye_s, None, -eye_s, None],
+        [-eye_s, None, -eye_s, None],
+        [-eye_s, None, None, column],
+    ]).tocsr()  # fmt: skip
+    size = 2 * edges + agents + 1
+    goals = np.zeros((3, size))
+    goals[0, edges : edges + agents] = 1.0
+    goals[1, edges + agents : -1] = 1.0
+    goals[2, -1] = -1.0
+    return _Programme(
+        inequalities,
+        np.concatenate([wanted, -wanted, wish, -wish, np.zeros(edges)]),
+        hstack([sums, csr_matrix((agents, size - edges))]).tocsr(),
+        goals,
+    )

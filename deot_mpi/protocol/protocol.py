@@ -15,6 +15,10 @@ _SUM_TOLERANCE = 1e-9
 """How far from 1 the sum of a given E may be: weights written with nine digits pass, a forgotten edge does not."""
 
 
+_STORAGE_TOLERANCE = 1e-9
+"""sigma below which E counts as the storage protocol: --match reaches it to about 1e-10."""
+
+
 @dataclass(frozen=True)
 class ProtocolReport:
     """What a reader should know about E."""
@@ -24,9 +28,9 @@ class ProtocolReport:
     sigma: float
     """sum |e_ij - p_i q_j|: the mismatch with the storage protocol. 0 means the centralised problem."""
     tau: float | None
-    """max W_eps(mu_i, gamma_j) over the pairs looked at; None when sigma is 0 and nothing depends on it."""
+    """max W_eps(mu_i, gamma_j) over the pairs looked at; None where E is the storage protocol."""
     tau_pairs: str
-    """'edges' when tau was measured on E's own edges, 'all' when pooled data allowed all pairs."""
+    """'edges' when tau was measured on E's own edges (it may be larger elsewhere), 'all' when pooled data gave it."""
     components: int
     isolated_sources: tuple[int, ...]
     isolated_targets: tuple[int, ...]
@@ -36,9 +40,27 @@ class ProtocolReport:
         return self.components == 1 and not self.isolated_sources and not self.isolated_targets
 
     @property
-    def tau_sigma(self) -> float:
-        """The paper's bound on the mismatch error (Lemma 1); 0 when E is the storage protocol."""
-        return 0.0 if self.tau is None else self.tau * self.sigma
+    def tau_sigma(self) -> float | None:
+        """tau sigma, the paper's bound on the mismatch (Lemma 1): 0 where E is the storage protocol, None for tau <= 0.
+
+        The paper's proof passes over negative local objectives; with them the product bounds nothing.
+        """
+        if self.tau is None:
+            return 0.0
+        return self.tau * self.sigma if self.tau > 0 else None
+
+
+def check_weights(name: str, E: Floats, p: Floats, q: Floats) -> None:
+    """Refuse what cannot be weights of these agents' edges."""
+    if E.shape != (p.size, q.size):
+        raise InputError(
+            f"protocol {name}: E has shape {E.shape} but there are {p.size} source and {q.size} target agents; "
+            f"give a {p.size} x {q.size} matrix or change --sources."
+        )
+    bad = np.argwhere(~(np.isfinite(E) & (E >= 0)))
+    if bad.size:
+        i, j = (int(k) for k in bad[0])
+        raise InputError(f"protocol {name}: weight {E[i, j]} between source {i} and target {j}; weights must be >= 0.")
 
 
 @dataclass(frozen=True)
@@ -51,21 +73,11 @@ class Protocol:
     q: Floats
 
     def __post_init__(self) -> None:
-        E, shape = self.E, (self.p.size, self.q.size)
-        if E.shape != shape:
+        check_weights(self.name, self.E, self.p, self.q)
+        if abs(self.E.sum() - 1.0) > _SUM_TOLERANCE:
             raise InputError(
-                f"protocol {self.name}: E has shape {E.shape} but there are {shape[0]} source and {shape[1]} target "
-                f"agents; give a {shape[0]} x {shape[1]} matrix or change --sources."
-            )
-        if not np.isfinite(E).all() or (E < 0).any():
-            i, j = (int(k) for k in np.argwhere(~(np.isfinite(E) & (E >= 0)))[0])
-            raise InputError(
-                f"protocol {self.name}: weight {E[i, j]} between source {i} and target {j}; weights must be >= 0."
-            )
-        if abs(E.sum() - 1.0) > _SUM_TOLERANCE:
-            raise InputError(
-                f"protocol {self.name}: the weights sum to {E.sum():.10g}, not 1. Divide each by that sum, or leave "
-                "the weights out (they then follow p q^T, or --match)."
+                f"protocol {self.name}: the weights sum to {self.E.sum():.10g}, not 1. Divide each by that sum, or "
+                "leave the weights out (they then follow p q^T, or --match)."
             )
 
     @property
@@ -86,6 +98,11 @@ class Protocol:
     @property
     def sigma(self) -> float:
         return float(np.abs(self.E - np.outer(self.p, self.q)).sum())
+
+    @property
+    def is_storage(self) -> bool:
+        """Whether E is p q^T up to rounding: then this is the centralised problem."""
+        return self.sigma < _STORAGE_TOLERANCE
 
     def report(self, tau: float | None, tau_pairs: str = "edges") -> ProtocolReport:
         return ProtocolReport(

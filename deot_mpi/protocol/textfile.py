@@ -70,6 +70,8 @@ def _targets(words: str, targets: int, where: str) -> list[int]:
         if not first.isdigit() or (dash and not last.isdigit()):
             raise InputError(f"{where}: '{part.strip()}' is not a target or a range like 2-5.")
         end = _agent(int(last) if dash else int(first), targets, "target", where)
+        if int(first) > end:
+            raise InputError(f"{where}: the range {part.strip()} runs backwards; write {end}-{first}.")
         chosen.extend(range(int(first), end + 1))
     return chosen
 

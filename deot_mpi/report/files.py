@@ -38,7 +38,7 @@ def make_folder(path: str | None, flag: str, owner: str) -> None:
         raise InputError(f"{owner}: {flag} {path} cannot be written ({error}).") from error
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write beside the file, then put it in place in one step."""
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
     try:
@@ -57,7 +57,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
 
 def write_json(result: EOTResult, path: str) -> None:
     text = json.dumps(_json_ready(result.to_dict()), indent=2, allow_nan=False) + "\n"
-    write_whole(Path(path), lambda file: _ignore(file.write(text.encode())))
+    write_whole(Path(path), lambda file: file.write(text.encode()))
 
 
 def save_potential(result: EOTResult, folder: str) -> None:
@@ -74,10 +74,6 @@ def save_potential(result: EOTResult, folder: str) -> None:
             rounds=np.array(result.rounds),
         ),
     )
-
-
-def _ignore(_: int) -> None:
-    """Writers return how much they wrote; nobody asks."""
 
 
 def _json_ready(value: object) -> object:

@@ -11,8 +11,9 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
-from deot_mpi.result import EOTResult, TracePoint, Values
+from deot_mpi.result import EOTResult, TracePoint
 
 _LAUNCHERS = ("prterun", "prted", "orterun", "orted", "mpirun", "mpiexec", "hydra")
 _PLAIN_SECONDS = 2.0
@@ -26,25 +27,26 @@ _MEANINGS = {
 }
 
 
-def terminal_behind_launcher() -> bool:
-    """Whether a person is looking. Open MPI gives ranks a terminal of their own, so the launcher's output decides."""
+def terminal_behind_launcher(descriptor: int) -> bool:
+    """Whether a person looks at 1 (output) or 2 (errors). Open MPI gives ranks a terminal of their own, so the
+    launcher's descriptor decides."""
     try:
         parent = Path("/proc") / str(os.getppid())
         if (parent / "comm").read_text().startswith(_LAUNCHERS):
-            return os.readlink(parent / "fd" / "1").startswith(("/dev/pts/", "/dev/tty"))
+            return os.readlink(parent / "fd" / str(descriptor)).startswith(("/dev/pts/", "/dev/tty"))
     except OSError:
         pass  # no /proc, or not ours to read
-    return sys.stderr.isatty()
+    return os.isatty(descriptor)
 
 
 class ProgressLine:
     """One line that is rewritten (``live``), lines now and then (``plain``), or silence (``none``)."""
 
     def __init__(self, style: str, rounds: int, tol: float) -> None:
-        self._live = style == "live" or (style == "auto" and terminal_behind_launcher())
+        self._live = style == "live" or (style == "auto" and terminal_behind_launcher(2))
         self._silent = style == "none"
         self._rounds, self._tol, self._spoken = rounds, tol, -_PLAIN_SECONDS
-        self._console = Console(file=sys.stderr, force_terminal=self._live, width=_WIDTH)
+        self._console = Console(file=sys.stderr, force_terminal=self._live, width=_WIDTH, markup=False)
         self._bar = Progress(
             TextColumn("round {task.completed:>6.0f}/{task.total:.0f}"),
             BarColumn(bar_width=24),
@@ -53,7 +55,7 @@ class ProgressLine:
             console=self._console,
             transient=True,
         )
-        self._task = self._bar.add_task("", total=rounds, facts="exchanging sketches")
+        self._task = self._bar.add_task("", total=rounds, facts="setting up")
 
     def __enter__(self) -> ProgressLine:
         if self._live and not self._silent:
@@ -80,7 +82,7 @@ class ProgressLine:
 
 def print_result(result: EOTResult) -> None:
     """The closing table, to standard output."""
-    console = Console(force_terminal=terminal_behind_launcher(), width=_WIDTH, highlight=False)
+    console = Console(force_terminal=terminal_behind_launcher(1), width=_WIDTH, highlight=False, markup=False)
     console.print(_values_table(result))
     console.print(_run_table(result))
     if result.errors is not None:
@@ -100,13 +102,9 @@ def _values_table(result: EOTResult) -> Table:
     for name, meaning in _MEANINGS.items():
         row = [name, f"{getattr(result.values, name):.10g}"]
         if result.reference is not None:
-            row.append(f"{_named(result.reference.centralised, name):.10g}")
+            row.append(f"{getattr(result.reference.centralised, name):.10g}")
         table.add_row(*row, meaning)
     return table
-
-
-def _named(values: Values, name: str) -> float:
-    return float(getattr(values, name))
 
 
 def _run_table(result: EOTResult) -> Table:
@@ -122,8 +120,10 @@ def _run_table(result: EOTResult) -> Table:
     table.add_row("kernel, solver", f"{settings['kernel']}{bits}; {settings['solver']}")
     protocol = result.protocol
     connected = "connected" if protocol.connected else "NOT connected"
-    mismatch = f"sigma {protocol.sigma:.3g}, tau sigma {protocol.tau_sigma:.3g}"
-    table.add_row("protocol E", f"{protocol.name}: {protocol.edges} edges, {connected}, {mismatch}")
+    bound = "none" if protocol.tau_sigma is None else f"{protocol.tau_sigma:.3g}"
+    where = f" (tau on {protocol.tau_pairs})" if protocol.tau is not None else ""
+    mismatch = f"sigma {protocol.sigma:.3g}, tau sigma {bound}{where}"
+    table.add_row("protocol E", Text(f"{protocol.name}: {protocol.edges} edges, {connected}, {mismatch}"))
     table.add_row("seconds", f"{result.setup_seconds:.2f} to set up, {result.seconds:.2f} to solve")
     return table
 
@@ -139,7 +139,8 @@ def _errors_table(result: EOTResult) -> Table:
     table = Table(title="Error of W~ against the centralised value", title_justify="left")
     for column in ("part", "measured", "the paper's bound"):
         table.add_column(column, justify="left" if column == "part" else "right")
-    table.add_row("mismatch of E and p q^T", f"{errors.mismatch:.3e}", f"{errors.mismatch_bound:.3g} (tau sigma)")
+    mismatch_bound = f"{errors.mismatch_bound:.3g} (tau sigma)" if errors.mismatch_bound >= 0 else "none (tau <= 0)"
+    table.add_row("mismatch of E and p q^T", f"{errors.mismatch:.3e}", mismatch_bound)
     table.add_row("kernel", f"{errors.kernel:.3e}", f"{errors.kernel_bound:.3g} (on ||K-K^||)")
     table.add_row("algorithm", f"{errors.algorithm:.3e}", f"O({errors.algorithm_rate:.3g})")
     table.add_row("total", f"{errors.total:.3e} ({errors.relative_total:.2%})", "")

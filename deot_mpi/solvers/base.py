@@ -38,12 +38,14 @@ class Channel(Protocol):
 
 @dataclass
 class SolverState:
-    """All a solver carries from one round to the next."""
+    """What an agent's solver has reached; where the schedule stands follows from the round and the seed."""
 
     potential: Floats
     round: int = 0
-    change: float = np.inf
-    """max_n |u_n(t) - u_n(t-1)| / eps of the last round."""
+    change: float = 0.0
+    """max_n |u_n(t) - u_n(t-1)| / eps, the largest since the last measurement."""
+    seen_error: float = 0.0
+    """The agent's part of the marginal error just before its last move, as far as its sums were fresh."""
     kept: dict[int, Floats] = field(default_factory=dict)
     """The last log-sums computed for each neighbour, where the solver keeps them."""
 
@@ -121,9 +123,11 @@ class Solver(ABC):
             state.round += 1
             if rule.due(state.round):
                 status = rule.status(state.round, total(state.round, self.measure(state)))
+                state.change = 0.0
         return state, status
 
     def move(self, state: SolverState, potential: Floats) -> None:
         """Put a new potential in place and note how far it went."""
-        state.change = float(np.abs(potential - state.potential).max(initial=0.0)) / self.view.eps
+        moved = float(np.abs(potential - state.potential).max(initial=0.0)) / self.view.eps
+        state.change = max(state.change, moved)
         state.potential = potential

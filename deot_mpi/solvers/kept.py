@@ -22,7 +22,6 @@ class KeptSums(Solver):
     def __init__(self, view: AgentView, channel: Channel, probe: Channel, schedule: CyclicSchedule) -> None:
         super().__init__(view, channel, probe)
         self._schedule = schedule
-        self._last_error = 0.0
 
     def setup(self) -> SolverState:
         state = super().setup()
@@ -46,12 +45,11 @@ class KeptSums(Solver):
     def _receive_and_move(self, state: SolverState, turn: Turn) -> None:
         self.channel.swap((), turn.receive_from)
         if not self.view.neighbours:
-            state.change = 0.0
             return
         for j in turn.receive_from:
             state.kept[j] = self.view.log_sums(j, self.channel.incoming[j])
         violation = self.view.log_violation(state.potential, state.kept)
-        self._last_error = self.view.marginal_error(violation)
+        state.seen_error = self.view.marginal_error(violation)
         self.move(state, state.potential - self.view.eps * violation)
 
 
@@ -65,6 +63,6 @@ class Sinkhorn(KeptSums):
 
     def measure(self, state: SolverState) -> Measure:
         view = self.view
-        seen = self._last_error if view.role is Role.TARGET else 0.0
+        seen = state.seen_error if view.role is Role.TARGET else 0.0
         mass = 0.5 * view.marginal  # the two roles' halves of the plan's mass
         return Measure(view.linear_part(state.potential) - view.eps * mass, seen, state.change)

@@ -31,7 +31,6 @@ class MRBCD(Solver):
         self.channel.outgoing[:] = state.potential
         self.channel.swap(turn.send_to, turn.receive_from)  # Algorithm 1, lines 8 and 10
         if not turn.factors:
-            state.change = 0.0
             return
         sums = {j: self.view.log_sums(j, self.channel.incoming[j]) for j in turn.receive_from}
         log_violation = state.potential / self.view.eps + self.view.log_row_mass(sums, turn.factors)

@@ -20,6 +20,8 @@ class Sent:
 @dataclass
 class Record:
     sent: list[Sent] = field(default_factory=list)
+    held: int = 0
+    """Communicators and persistent requests made and not yet freed."""
 
     def add(self, call: str, destination: int | None, buffer: object) -> None:
         self.sent.append(Sent(call, destination, np.asarray(buffer).tobytes()))
@@ -28,18 +30,25 @@ class Record:
 class RecordingRequest(MPI.Prequest):
     """A persistent send: what counts is what the buffer holds whenever it is started."""
 
-    def remember(self, record: Record, buffer: object, destination: int) -> RecordingRequest:
+    def remember(self, record: Record, buffer: object, destination: int | None) -> RecordingRequest:
+        """Note a new request; a receive has no destination."""
+        record.held += 1
         self.record, self.buffer, self.destination = record, buffer, destination
         return self
 
     def Start(self) -> None:  # noqa: N802
-        self.record.add("Start", self.destination, self.buffer)
+        if self.destination is not None:
+            self.record.add("Start", self.destination, self.buffer)
         super().Start()
+
+    def Free(self) -> None:  # noqa: N802
+        self.record.held -= 1
+        super().Free()
 
 
 #: Calls that move no data of the caller's.
 SILENT = {
-    "Dup", "Split", "Free", "Irecv", "Recv_init", "Get_rank", "Get_size", "rank", "size", "Ibarrier", "Barrier",
+    "Idup", "Split", "Free", "Irecv", "Recv_init", "Get_rank", "Get_size", "rank", "size", "Ibarrier", "Barrier",
     "handle", "group", "name", "topology",
 }  # fmt: skip
 RECORDED = {"Isend", "Send_init", "Iallreduce", "Ireduce", "Ibcast", "Igatherv"}
@@ -59,11 +68,18 @@ class RecordingComm(MPI.Intracomm):
         self.record = record
         return self
 
-    def Dup(self, info: MPI.Info = MPI.INFO_NULL) -> RecordingComm:  # noqa: N802
-        return RecordingComm(super().Dup(info)).recording(self.record)
+    def Idup(self, info: MPI.Info = MPI.INFO_NULL):  # type: ignore[no-untyped-def]  # noqa: N802
+        self.record.held += 1
+        duplicate, request = super().Idup()
+        return duplicate.recording(self.record), request
 
     def Split(self, color: int = 0, key: int = 0) -> RecordingComm:  # noqa: N802
+        self.record.held += 1
         return RecordingComm(super().Split(color, key)).recording(self.record)
+
+    def Free(self) -> None:  # noqa: N802
+        self.record.held -= 1
+        super().Free()
 
     def Isend(self, buf, dest, tag=0):  # type: ignore[no-untyped-def]  # noqa: N802
         self.record.add("Isend", dest, buf)
@@ -71,6 +87,9 @@ class RecordingComm(MPI.Intracomm):
 
     def Send_init(self, buf, dest, tag=0):  # type: ignore[no-untyped-def]  # noqa: N802
         return RecordingRequest(super().Send_init(buf, dest, tag)).remember(self.record, buf, dest)
+
+    def Recv_init(self, buf, source, tag=0):  # type: ignore[no-untyped-def]  # noqa: N802
+        return RecordingRequest(super().Recv_init(buf, source, tag)).remember(self.record, buf, None)
 
     def Iallreduce(self, sendbuf, recvbuf, op=MPI.SUM):  # type: ignore[no-untyped-def]  # noqa: N802
         self.record.add("Iallreduce", None, recvbuf if sendbuf is MPI.IN_PLACE else sendbuf)

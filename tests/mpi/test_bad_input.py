@@ -8,10 +8,10 @@ from mpi4py import MPI
 
 import deot_mpi
 from deot_mpi import InputError
-from deot_mpi.agent import Agents
 from deot_mpi.errors import ExchangeTimeoutError
-from deot_mpi.exchange.collective import Collectives, agree
+from deot_mpi.exchange.collective import Collectives
 from deot_mpi.exchange.edges import Edges
+from deot_mpi.exchange.join import agree, join
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.roles import Role
 
@@ -76,10 +76,41 @@ def test_several_bad_agents_are_counted(comm: MPI.Intracomm) -> None:
         ({"protocol": np.full((1, 1), 0.5)}, "shape|sum to"),
         ({"protocol": "no-such-graph"}, "neither a file nor one of"),
         ({"protocol": np.full((40, 40), 1 / 1600)}, r"shape \(40, 40\)"),
+        ({"protocol": np.full((40, 40), 1 / 1600), "match": True}, r"shape \(40, 40\)"),
+        ({"protocol": [0.5, 0.5]}, r"shape \(2,\)"),
     ],
 )
 def test_options(comm: MPI.Intracomm, options: dict[str, object], words: str) -> None:
     refused(comm, good(comm), words, **options)
+
+
+@pytest.mark.mpi(min_size=2)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"eps": -2.0}, "rank 1: eps is -2"),
+        ({"epsilon": 1.0}, "rank 1: .*unexpected keyword argument 'epsilon'"),
+        ({"eps": 2.0}, "different values of eps;"),
+        ({"eps": 1.0, "bits": 64, "solver": "kept"}, "different values of bits, solver;"),
+        ({"protocol": [[1.0, 2.0], 3.0]}, "rank 1: protocol is a list"),
+    ],
+)
+def test_options_of_one_rank(comm: MPI.Intracomm, options: dict[str, object], words: str) -> None:
+    refused(comm, good(comm), words, **(options if comm.rank == 1 else {"eps": 1.0}))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_role_of_one_rank(comm: MPI.Intracomm) -> None:
+    with pytest.raises(InputError, match="rank 1: role 'sorce' is not known"):
+        deot_mpi.eot(comm, good(comm), "sorce" if comm.rank == 1 else "target", timeout=20.0)
+
+
+@pytest.mark.mpi(min_size=2)
+def test_numbers_of_numpy_are_numbers(comm: MPI.Intracomm) -> None:
+    result = deot_mpi.eot(
+        comm, good(comm).astype(np.float32), role(comm), eps=np.float32(0.5), bits=np.int64(64), timeout=20.0
+    )
+    assert result.eps == 0.5
 
 
 @pytest.mark.mpi(min_size=2)
@@ -112,8 +143,8 @@ def test_a_silent_agent_ends_the_wait(comm: MPI.Intracomm) -> None:
 def test_masked_sum_is_the_sum(comm: MPI.Intracomm, size: float) -> None:
     """Exact to a unit in the last place of the largest number, on any scale."""
     sources = max(1, comm.size // 2)
-    agents = Agents(comm, Role.SOURCE if comm.rank < sources else Role.TARGET, 20.0)
-    ledger = Ledger(agents.role, agents.index, agents.sources, agents.targets)
+    ledger = Ledger()
+    agents = join(comm, Role.SOURCE if comm.rank < sources else Role.TARGET, ledger, 20.0)
     neighbours = range(agents.count(agents.role.other))
     edges = Edges(agents, list(neighbours), ledger, 20.0)
     rows = [size * np.random.default_rng([1, rank]).normal(size=5) for rank in range(comm.size)]
@@ -126,8 +157,9 @@ def test_masked_sum_is_the_sum(comm: MPI.Intracomm, size: float) -> None:
 @pytest.mark.mpi(min_size=2)
 def test_a_message_off_the_edges_is_impossible(comm: MPI.Intracomm) -> None:
     sources = max(1, comm.size // 2)
-    agents = Agents(comm, Role.SOURCE if comm.rank < sources else Role.TARGET, 20.0)
-    edges = Edges(agents, [], Ledger(agents.role, agents.index, agents.sources, agents.targets), 20.0)
+    ledger = Ledger()
+    agents = join(comm, Role.SOURCE if comm.rank < sources else Role.TARGET, ledger, 20.0)
+    edges = Edges(agents, [], ledger, 20.0)
     with pytest.raises(AssertionError, match="has no edge"):
         edges.rank(0)
     agents.free()

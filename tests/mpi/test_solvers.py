@@ -83,6 +83,16 @@ def test_solvers_agree_with_each_other_and_say_why_they_stop(comm: MPI.Intracomm
     by_change = deot_mpi.eot(comm, rows, role, **common, rounds=3000, tol=limit, stop="change")
     assert by_change.status is Status.CHANGE
     assert by_change.trace[-1].change <= limit
+    assert by_change.dual_objective == pytest.approx(expected, rel=1e-6)
+    assert all(point.change > limit for point in by_change.trace[:-1])
+
+
+@pytest.mark.mpi(min_size=2, max_size=4)
+def test_divergence_is_named(comm: MPI.Intracomm) -> None:
+    rows, role, eps, _ = mixture(comm, "iid", samples=64)
+    result = deot_mpi.eot(comm, rows, role, kernel="raw", eps=eps, solver="mrbcd", eta=1e300, rounds=50, timeout=60.0)
+    assert result.status is Status.DIVERGED
+    assert not result.status.converged
 
 
 @pytest.mark.mpi(min_size=2)
@@ -131,6 +141,8 @@ def test_reference_decomposes_the_error(comm: MPI.Intracomm) -> None:
     assert errors.total <= errors.mismatch + errors.kernel + errors.algorithm + 1e-12
     assert errors.total == pytest.approx(abs(result.dual_objective - expected), rel=1e-6, abs=1e-9)
     assert errors.mismatch_bound >= errors.mismatch
+    assert result.reference.solver.startswith("POT")
+    assert result.reference.error <= 1e-10
     assert errors.kernel > 0
     assert errors.kernel_bound > errors.kernel
     assert result.protocol.tau_pairs == "all"

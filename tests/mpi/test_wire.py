@@ -9,7 +9,7 @@ from problems import scattered
 from recording import Record, RecordingComm, Sent
 
 import deot_mpi
-from deot_mpi import EOTResult
+from deot_mpi import EOTOptions, EOTResult, InputError
 from deot_mpi.kinds import Kind
 from deot_mpi.protocol.graphs import GRAPHS
 
@@ -18,7 +18,11 @@ def run(comm: MPI.Intracomm, rows: np.ndarray, count: int, **options: object) ->
     record = Record()
     role = "source" if comm.rank < count else "target"
     recorder = RecordingComm(comm).recording(record)
-    return deot_mpi.eot(recorder, rows, role, timeout=60.0, **options), record.sent
+    result = deot_mpi.eot(recorder, rows, role, timeout=60.0, **options)
+    assert record.held == 0, "communicators or requests were left behind"
+    # The agreement on each rank's own options comes before the run that the ledger describes.
+    assert record.sent[0].call == "Iallreduce"
+    return result, record.sent[1:]
 
 
 def holds_samples(content: bytes, rows: np.ndarray, centre: np.ndarray) -> bool:
@@ -62,27 +66,54 @@ def test_private_mode_sends_no_samples_and_nothing_off_the_edges(
             assert source < count <= target, "a message between two agents of one role"
             assert support[source, target - count], f"a message where E has no edge: {ends}"
 
-    # The recorder saw all there is: as many point-to-point messages and bytes as the ledger, no more, no less.
-    own = [message for message in sent if message.destination is not None]
-    totals = np.array([len(own), sum(len(message.content) for message in own)])
+    # The recorder saw all there is: as many messages and bytes as the ledger, no more, no less.
+    edges = [message for message in sent if message.destination is not None]
+    collectives = [message for message in sent if message.destination is None]
+    totals = np.array([len(edges), size_of(edges), len(collectives), size_of(collectives)])
     everybody = np.empty_like(totals)
     comm.Allreduce(totals, everybody)
-    assert everybody[0] == result.ledger.messages
-    assert everybody[1] == sum(row.bytes for row in result.ledger.by_kind)
+    ledger = result.ledger.by_kind
+    assert everybody[0] == sum(row.messages for row in ledger)
+    assert everybody[1] == sum(row.bytes for row in ledger)
+    assert everybody[2] == sum(row.collectives for row in ledger)
+    assert everybody[3] == sum(row.collective_bytes for row in ledger)
+
+
+def size_of(messages: list[Sent]) -> int:
+    return sum(len(message.content) for message in messages)
 
 
 @pytest.mark.mpi(min_size=4)
 def test_only_named_collectives_leave_the_edges(comm: MPI.Intracomm) -> None:
-    """Off the edges go: the mean (masked), objectives and errors (a few numbers per agent), sizes and decisions."""
+    """Off the edges go the masked mean, sizes, options, decisions and values: tables whose size is known beforehand."""
     count = comm.size // 2
     rows = scattered(20, comm.rank, count, dimension=6, base=50)
     result, sent = run(comm, rows, count, protocol="ring", rounds=20)
-    collectives = {row.kind for row in result.ledger.by_kind if row.collectives}
-    assert collectives == {"mean", "objectives", "control"}
-    longest = max(len(message.content) for message in sent if message.call in ("Iallreduce", "Ireduce"))
-    # Nothing of the size of the data: the longest is the ledger's own table.
-    agents, kinds = comm.size - count, len(Kind)
-    assert longest <= 8 * agents * (kinds * agents * 2 + kinds * 2)
+    assert {row.kind for row in result.ledger.by_kind if row.collectives} == {"mean", "objectives", "control"}
+    agents, kinds, options = comm.size - count, len(Kind), len(EOTOptions().shared())
+    members = {count, agents}
+    numbers_per_agent = {
+        4,  # sizes; later objective, error, change, bytes at a check
+        5,  # the final values
+        1,  # the largest local distance
+        kinds * agents * 2 + kinds * 2,  # the ledger itself
+    }
+    allowed = {8 * m * n for m in members for n in numbers_per_agent}
+    allowed |= {comm.size, 4 * comm.size, 8, 16 * options}  # roles, agreements, exponents, options
+    allowed |= {8 * 6, 8 * 14}  # masked sums: the mean; the moments behind --eps-scale
+    for message in sent:
+        if message.destination is None:
+            assert len(message.content) in allowed, (message.call, len(message.content))
+
+
+@pytest.mark.mpi(min_size=4)
+def test_nothing_is_left_behind_when_the_input_is_refused(comm: MPI.Intracomm) -> None:
+    record = Record()
+    rows = scattered(20, comm.rank, 1) if comm.rank else np.full((2, 3), np.nan)
+    recorder = RecordingComm(comm).recording(record)
+    with pytest.raises(InputError, match="is nan"):
+        deot_mpi.eot(recorder, rows, "target" if comm.rank else "source", timeout=60.0)
+    assert record.held == 0
 
 
 @pytest.mark.mpi(min_size=4, max_size=7)
@@ -102,16 +133,31 @@ def test_the_search_finds_samples_where_they_are_sent(comm: MPI.Intracomm) -> No
 
 @pytest.mark.mpi(min_size=4, max_size=7)
 def test_the_mean_is_masked(comm: MPI.Intracomm) -> None:
-    """The words an agent puts into the sum look nothing like its own sum, and differ from run to run."""
+    """Every word an agent puts into the sum is far from its own sum, and each edge has masks of its own."""
     count = comm.size // 2
-    rows = scattered(20, comm.rank, count, dimension=6, base=5)
-    words = []
-    for _ in range(2):
-        _, sent = run(comm, rows, count, eps=1.0, rounds=1)
-        sums = [m.content for m in sent if m.call == "Iallreduce" and len(m.content) == 8 * 6]
-        assert len(sums) == 1
-        words.append(sums[0])
-    assert words[0] != words[1]
+    blocks = [scattered(20, rank, count, dimension=6, base=5) for rank in range(comm.size)]
+    mine = blocks[comm.rank]
+    domain = blocks[:count] if comm.rank < count else blocks[count:]
+    own_sum = mine.sum(axis=0) / sum(len(rows) for rows in domain)
+    _, sent = run(comm, mine, count, eps=1.0, rounds=1)
+    (words,) = [m.content for m in sent if m.call == "Iallreduce" and len(m.content) == 8 * 6]
+    sent_words = np.frombuffer(words, dtype=np.int64).astype(float)
+    # Unmasked, the words are the agent's sums in some common unit: proportional to them. Masked, they are not.
+    ratios = sent_words / own_sum
+    assert np.abs(ratios / np.median(ratios) - 1).max() > 0.1
+    for k in range(6):  # nor is any pair of them
+        others = np.delete(np.arange(6), k)
+        assert (np.abs(ratios[others] / ratios[k] - 1) > 1e-6).all()
+    if comm.rank < count:
+        masks = [np.frombuffer(m.content, dtype=np.uint64) for m in sent if m.call == "Isend"][: comm.size - count]
+        assert len(masks) == comm.size - count
+        assert np.unique(np.concatenate(masks)).size == 6 * len(masks)
+        # What was sent is the sum plus all of these masks: with one of them taken off, it still is not the sum.
+        for mask in masks:
+            partly = (np.frombuffer(words, dtype=np.uint64) - mask).view(np.int64).astype(float) / own_sum
+            assert np.abs(partly / np.median(partly) - 1).max() > 0.1
+        bare = (np.frombuffer(words, dtype=np.uint64) - sum(masks)).view(np.int64).astype(float) / own_sum
+        np.testing.assert_allclose(bare, bare[0], rtol=1e-9)
 
 
 @pytest.mark.mpi(min_size=4, max_size=7)
@@ -131,6 +177,8 @@ def test_ledger_agrees_with_the_papers_formulas(comm: MPI.Intracomm) -> None:
     for row in sketch.ledger.by_kind:
         if row.formula_bytes is not None and row.kind != "objectives":
             assert row.bytes == row.formula_bytes
+    ring, _ = run(comm, rows, count, protocol="ring", solver="kept", neighbours=4, rounds=12, tol=0.0)
+    assert ring.ledger.of(Kind.POTENTIALS).bytes == ring.ledger.of(Kind.POTENTIALS).formula_bytes
     equal = np.ones((6, 2)) + comm.rank
     sampled, _ = run(comm, equal, count, solver="mrbcd", neighbours=1, rounds=30, tol=0.0)
     assert sampled.ledger.of(Kind.POTENTIALS).bytes == sampled.ledger.of(Kind.POTENTIALS).formula_bytes

@@ -16,6 +16,10 @@ _NAP_SECONDS = 50e-6
 _LONGEST_NAP_SECONDS = 2e-3
 
 
+_abandoned: list[MPI.Request] = []
+"""Requests that were waited for in vain. MPI may still write into their buffers, so they must outlive the failure."""
+
+
 def wait_all(requests: Sequence[MPI.Request], timeout: float, late: Callable[[], str]) -> None:
     """Complete all requests, or raise ``ExchangeTimeoutError`` after ``timeout`` seconds.
 
@@ -33,6 +37,7 @@ def wait_all(requests: Sequence[MPI.Request], timeout: float, late: Callable[[],
             os.sched_yield()
             continue
         if time.monotonic() > deadline:
+            _abandoned.extend(pending)
             raise ExchangeTimeoutError(f"no message within {timeout:g} s from {late()}; it may be stuck or gone.")
         time.sleep(nap)
         nap = min(_LONGEST_NAP_SECONDS, nap * 1.5)

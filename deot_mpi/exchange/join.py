@@ -1,0 +1,93 @@
+"""Coming together: agreeing on what went wrong, on the options, and on who is who."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from deot_mpi.agent import Agents
+from deot_mpi.errors import InputError
+from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.waiting import wait_all
+from deot_mpi.kinds import Kind
+from deot_mpi.roles import Role
+
+
+def join(comm: MPI.Intracomm, role: Role, ledger: Ledger, timeout: float) -> Agents:
+    """Duplicate the communicator, tell each other the roles, and split by role. Collective over ``comm``."""
+    own, request = comm.Idup()
+    wait_all([request], timeout, lambda: "the other ranks")
+    is_source = np.zeros(own.size, dtype=np.int8)
+    is_source[own.rank] = role is Role.SOURCE
+    ledger.collective(Kind.CONTROL, is_source.nbytes)
+    wait_all([own.Iallreduce(MPI.IN_PLACE, is_source, MPI.SUM)], timeout, lambda: "the other ranks")
+    ranks = {Role.SOURCE: np.flatnonzero(is_source), Role.TARGET: np.flatnonzero(is_source == 0)}
+    for needed, members in ranks.items():
+        if members.size == 0:
+            own.Free()
+            raise InputError(
+                f"none of the {is_source.size} rank(s) is a {needed.value} agent; a job needs at least one of each "
+                "role (two ranks or more)."
+            )
+    domain = own.Split(int(role is Role.TARGET), own.rank)
+    assert isinstance(domain, MPI.Intracomm)
+    return Agents(own, domain, role, ranks)
+
+
+def agree(comm: MPI.Intracomm, error: str | None, timeout: float, ledger: Ledger | None = None) -> None:
+    """Raise the same ``InputError`` on every rank if any has one: the lowest rank's sentence, and how many more."""
+    failed = np.zeros(comm.size, dtype=np.int32)
+    failed[comm.rank] = error is not None
+    _count(ledger, failed)
+    wait_all([comm.Iallreduce(MPI.IN_PLACE, failed, MPI.SUM)], timeout, lambda: "the other ranks")
+    if not failed.any():
+        return
+    first = int(np.flatnonzero(failed)[0])
+    others = int(failed.sum()) - 1 if not failed.all() else 0  # wrong everywhere: one mistake, not many
+    text = broadcast_text(comm, error if comm.rank == first else None, first, timeout, ledger)
+    raise InputError(text + (f" ({others} more agents have a problem, too.)" if others else ""))
+
+
+def same_everywhere(comm: MPI.Intracomm, named: Mapping[str, object], timeout: float, ledger: Ledger) -> None:
+    """Refuse to start when ranks were given different options: they would wait for messages nobody sends."""
+    own = np.array([_digest(value) for value in named.values()], dtype=np.int64)
+    extremes = np.concatenate([own, -own])
+    _count(ledger, extremes)
+    wait_all([comm.Iallreduce(MPI.IN_PLACE, extremes, MPI.MAX)], timeout, lambda: "the other ranks")
+    largest, smallest = extremes[: own.size], -extremes[own.size :]
+    differing = [name for name, high, low in zip(named, largest, smallest, strict=True) if high != low]
+    if differing:
+        raise InputError(
+            f"the agents were started with different values of {', '.join(differing)}; give all of them the same."
+        )
+
+
+def broadcast_text(
+    comm: MPI.Intracomm, text: str | None, root: int, timeout: float, ledger: Ledger | None = None
+) -> str:
+    """One rank's text on every rank."""
+    encoded = np.frombuffer((text or "").encode(), dtype=np.uint8)
+    length = np.array([encoded.size], dtype=np.int64)
+    wait_all([comm.Ibcast(length, root)], timeout, lambda: f"rank {root}")
+    buffer = np.zeros(int(length[0]), dtype=np.uint8)
+    if comm.rank == root:
+        buffer[:] = encoded
+        _count(ledger, length)
+        _count(ledger, buffer)
+    wait_all([comm.Ibcast(buffer, root)], timeout, lambda: f"rank {root}")
+    return buffer.tobytes().decode()
+
+
+def _digest(value: object) -> int:
+    """62 bits that differ when the values do."""
+    text = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 2
+
+
+def _count(ledger: Ledger | None, buffer: NDArray[np.generic]) -> None:
+    if ledger is not None:
+        ledger.collective(Kind.CONTROL, buffer.nbytes)
