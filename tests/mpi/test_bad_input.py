@@ -67,7 +67,7 @@ def test_several_bad_agents_are_counted(comm: MPI.Intracomm) -> None:
     refused(comm, good(comm) if comm.rank == 0 else np.empty((0, 3)), rf"\({comm.size - 2} more")
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=7)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -84,7 +84,7 @@ def test_options(comm: MPI.Intracomm, options: dict[str, object], words: str) ->
     refused(comm, good(comm), words, **options)
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=7)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -99,13 +99,13 @@ def test_options_of_one_rank(comm: MPI.Intracomm, options: dict[str, object], wo
     refused(comm, good(comm), words, **(options if comm.rank == 1 else {"eps": 1.0}))
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=7)
 def test_role_of_one_rank(comm: MPI.Intracomm) -> None:
     with pytest.raises(InputError, match="rank 1: role 'sorce' is not known"):
         deot_mpi.eot(comm, good(comm), "sorce" if comm.rank == 1 else "target", timeout=20.0)
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=7)
 def test_numbers_of_numpy_are_numbers(comm: MPI.Intracomm) -> None:
     result = deot_mpi.eot(
         comm, good(comm).astype(np.float32), role(comm), eps=np.float32(0.5), bits=np.int64(64), timeout=20.0
@@ -120,7 +120,7 @@ def test_protocol_that_does_not_sum_to_one(comm: MPI.Intracomm) -> None:
     refused(comm, good(comm), "weights sum to 0.9", protocol=E)
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=7)
 def test_all_samples_alike_need_eps(comm: MPI.Intracomm) -> None:
     refused(comm, np.ones((3, 2)), "mean cost is 0.*--eps")
 
@@ -138,7 +138,7 @@ def test_a_silent_agent_ends_the_wait(comm: MPI.Intracomm) -> None:
         agree(comm, None, timeout=20.0)
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=7)
 @pytest.mark.parametrize("size", [1e-300, 1e-3, 1.0, 1e12])
 def test_masked_sum_is_the_sum(comm: MPI.Intracomm, size: float) -> None:
     """Exact to a unit in the last place of the largest number, on any scale."""
@@ -154,7 +154,7 @@ def test_masked_sum_is_the_sum(comm: MPI.Intracomm, size: float) -> None:
     agents.free()
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=7)
 def test_a_message_off_the_edges_is_impossible(comm: MPI.Intracomm) -> None:
     sources = max(1, comm.size // 2)
     ledger = Ledger()

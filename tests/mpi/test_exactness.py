@@ -73,7 +73,14 @@ def test_weights_equal_pot_with_these_weights(comm: MPI.Intracomm) -> None:
 
 
 @pytest.mark.mpi(min_size=4)
-@pytest.mark.parametrize("protocol", ["ring", "star", "sparse-directed", "full", "matrix"])
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        "ring",
+        "matrix",
+        *(pytest.param(name, marks=pytest.mark.mpi(max_size=7)) for name in ("star", "sparse-directed", "full")),
+    ],
+)
 @pytest.mark.parametrize("solver", ["sinkhorn", "kept"])
 def test_any_protocol_equals_the_dense_weighted_problem(comm: MPI.Intracomm, protocol: str, solver: str) -> None:
     count = comm.size // 2

@@ -39,7 +39,7 @@ def pooled_centre(comm: MPI.Intracomm, count: int, blocks: list[np.ndarray]) -> 
     return (np.concatenate(blocks[:count]).mean(axis=0) + np.concatenate(blocks[count:]).mean(axis=0)) / 2
 
 
-@pytest.mark.mpi(min_size=4)
+@pytest.mark.mpi(min_size=4, max_size=7)
 @pytest.mark.parametrize("solver", ["sinkhorn", "kept", "mrbcd"])
 @pytest.mark.parametrize("protocol", ["ring", "uniform"])
 def test_private_mode_sends_no_samples_and_nothing_off_the_edges(
