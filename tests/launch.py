@@ -22,7 +22,7 @@ class Ended:
 
 
 def launch(
-    ranks: int, *arguments: str, folder: Path, limit: float = 60.0, program: tuple[str, ...] = ("-m", "deot_mpi.run")
+    ranks: int, *arguments: str, folder: Path, limit: float = 120.0, program: tuple[str, ...] = ("-m", "deot_mpi.run")
 ) -> Ended:
     """mpirun -n ranks python -m deot_mpi.run arguments, in a folder, ended after ``limit`` seconds."""
     command = [str(MPIRUN), "-n", str(ranks), sys.executable, *program, *arguments]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launch import MPIRUN, launch
+from launch import MPIRUN, Ended, launch
 from problems import pot_answers
 
 pytestmark = pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
@@ -56,7 +56,7 @@ def test_own_files_give_pots_values(tmp_path: Path) -> None:
 
 
 def test_the_bare_command_is_a_good_first_run(tmp_path: Path) -> None:
-    run = launch(16, "--reference", "--json", "r.json", folder=tmp_path, limit=120)
+    run = launch(16, "--reference", "--json", "r.json", folder=tmp_path)
     assert run.code == 0, run.err
     result = json.loads((tmp_path / "r.json").read_text())
     assert result["status"] == "marginal"
@@ -147,7 +147,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     bad_files: Path, ranks: int, arguments: tuple[str, ...], words: str
 ) -> None:
     before = sorted(bad_files.iterdir())
-    run = launch(ranks, *arguments, folder=bad_files, limit=30)
+    run = launch(ranks, *arguments, folder=bad_files)
     assert run.code == 2
     said = re.findall(r"^deot_mpi: error: .*$", run.err, flags=re.MULTILINE)
     assert len(said) == 1, run.err
@@ -157,39 +157,42 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     assert sorted(bad_files.iterdir()) == before, "nothing half-written"
 
 
-def test_an_unexpected_failure_on_one_rank_ends_all(tmp_path: Path) -> None:
-    """A bug on one rank while the others wait in a collective: a traceback with the rank, and the end."""
-    script = tmp_path / "broken.py"
+def launch_spoiled(folder: Path, ranks: int, rank: int, body: str, *arguments: str) -> Ended:
+    """The program with one rank's loading of samples replaced by ``body``."""
+    script = folder / "spoiled.py"
     script.write_text(
-        "import sys\n"
+        "import sys, time\n"
         "from mpi4py import MPI\n"
         "import deot_mpi.run as run\n"
-        "if MPI.COMM_WORLD.rank == 2:\n"
-        "    def broken(*_): raise RuntimeError('bug on purpose')\n"
-        "    run._load = broken\n"
-        "sys.exit(run.main(['--progress', 'none']))\n"
+        f"if MPI.COMM_WORLD.rank == {rank}:\n"
+        f"    def spoiled(*_): {body}\n"
+        "    run._load = spoiled\n"
+        "sys.exit(run.main(sys.argv[1:]))\n"
     )
-    run = launch(4, folder=tmp_path, limit=30, program=(str(script),))
+    return launch(ranks, "--progress", "none", *arguments, folder=folder, program=(str(script),))
+
+
+def test_an_unexpected_failure_on_one_rank_ends_all(tmp_path: Path) -> None:
+    """A bug on one rank while the others wait in a collective: a traceback with the rank, and the end."""
+    run = launch_spoiled(tmp_path, 4, 2, "raise RuntimeError('bug on purpose')")
     assert run.code == 1
     assert "unexpected failure on rank 2" in run.err
     assert "bug on purpose" in run.err
 
 
 def test_a_stuck_agent_ends_the_run_by_its_timeout(tmp_path: Path) -> None:
-    script = tmp_path / "stuck.py"
-    script.write_text(
-        "import sys, time\n"
-        "from mpi4py import MPI\n"
-        "import deot_mpi.run as run\n"
-        "if MPI.COMM_WORLD.rank == 1:\n"
-        "    load = run._load\n"
-        "    def slow(*arguments): time.sleep(60); return load(*arguments)\n"
-        "    run._load = slow\n"
-        "sys.exit(run.main(['--progress', 'none', '--timeout', '2']))\n"
-    )
-    run = launch(3, folder=tmp_path, limit=30, program=(str(script),))
+    run = launch_spoiled(tmp_path, 3, 1, "time.sleep(60)", "--timeout", "2")
     assert run.code == 1
     assert "no message within 2 s" in run.err
+
+
+def test_a_diverged_run_says_so(tmp_path: Path) -> None:
+    run = launch(2, *QUICK, "--solver", "mrbcd", "--eta", "1e300", "--json", "r.json", folder=tmp_path)
+    assert run.code == 1
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result["status"] == "diverged"
+    assert result["dual_objective"] is None
+    assert "diverged" in run.out
 
 
 def test_it_runs_without_a_launcher_only_to_say_how(tmp_path: Path) -> None:
