@@ -1,5 +1,12 @@
 """Decentralised entropic optimal transport over MPI."""
 
+try:
+    from mpi4py import MPI as _MPI  # noqa: F401
+except (ImportError, RuntimeError) as _error:
+    raise ImportError(
+        "deot_mpi found no MPI library: pip install 'deot_mpi[mpi]' brings one, on a cluster load its MPI module."
+    ) from _error
+
 from deot_mpi.eot import eot
 from deot_mpi.errors import DeotError, InputError
 from deot_mpi.options import EOTOptions

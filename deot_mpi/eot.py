@@ -341,7 +341,7 @@ def _numbers_asked(setting: Setting, role: Role, neighbours: int | None) -> Floa
 
 
 def _settings(options: EOTOptions) -> dict[str, Any]:
-    settings = asdict(options)
+    settings = {**asdict(options), "eps_scale": options.scale}
     if not isinstance(options.protocol, str):
         settings["protocol"] = options.protocol.tolist()
     return settings

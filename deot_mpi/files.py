@@ -34,6 +34,8 @@ def load_samples(pattern: str, agent: int, owner: str, weights_pattern: str | No
     owner = f"{owner} ({path})"
     rows, weights = _read(path, owner)
     if weights_pattern is not None:
+        if weights is not None:
+            raise InputError(f"{owner}: has weights of its own, and a weights file is given; drop one of the two.")
         weights = _read_weights(agent_path(weights_pattern, agent), owner)
     return check_samples(rows, weights, owner)
 

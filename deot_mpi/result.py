@@ -180,8 +180,8 @@ class EOTResult:
         return {
             **asdict(self.values),
             "eps": self.eps,
-            "status": self.status.name.lower(),
-            "status_text": self.status.value,
+            "status": self.status.value,
+            "status_text": self.status.text,
             "rounds": self.rounds,
             "seconds": self.seconds,
             "setup_seconds": self.setup_seconds,

@@ -9,29 +9,27 @@ import os
 import sys
 import time
 import traceback
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-import mpi4py
+from mpi4py import MPI
 from threadpoolctl import threadpool_limits
 
-mpi4py.rc.threads = False  # one thread talks to MPI; asking for more slows every message
-
-from mpi4py import MPI  # noqa: E402
-
-from deot_mpi.agent import Agents  # noqa: E402
-from deot_mpi.arguments import HelpWanted, Inputs, Job, config_path, parse  # noqa: E402
-from deot_mpi.eot import solve_eot  # noqa: E402
-from deot_mpi.errors import DeotError, InputError  # noqa: E402
-from deot_mpi.exchange.join import agree, broadcast_text  # noqa: E402
-from deot_mpi.exchange.waiting import wait_all  # noqa: E402
-from deot_mpi.files import load_samples  # noqa: E402
-from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json  # noqa: E402
-from deot_mpi.report.plot import check_plot, draw_convergence  # noqa: E402
-from deot_mpi.result import EOTResult  # noqa: E402
-from deot_mpi.roles import Role  # noqa: E402
-from deot_mpi.samples import Samples  # noqa: E402
-from deot_mpi.solvers import Status  # noqa: E402
+from deot_mpi import __version__
+from deot_mpi.agent import Agents
+from deot_mpi.arguments import HelpWanted, Inputs, Job, config_path, parse
+from deot_mpi.eot import solve_eot
+from deot_mpi.errors import DeotError, InputError
+from deot_mpi.exchange.join import agree, broadcast_text
+from deot_mpi.exchange.waiting import wait_all
+from deot_mpi.files import load_samples
+from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json
+from deot_mpi.report.plot import check_plot, draw_convergence
+from deot_mpi.result import EOTResult
+from deot_mpi.roles import Role
+from deot_mpi.samples import Samples
+from deot_mpi.solvers import Status
 
 _START_TIMEOUT = 60.0
 """Seconds the ranks wait for each other before the options (and their own timeout) are known."""
@@ -74,8 +72,16 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
             result = solve_eot(comm, role, load, job.options, progress)
     else:
         result = solve_eot(comm, role, load, job.options)
-    _write(comm, job, result)
+    _write(comm, job, replace(result, settings={**result.settings, **_provenance(job, sources)}))
     return 1 if result.status is Status.DIVERGED else 0
+
+
+def _provenance(job: Job, sources: int) -> dict[str, object]:
+    """What, with the options, makes a run repeatable."""
+    inputs = {key: value for key, value in asdict(job.inputs).items() if key != "synthetic" and value is not None}
+    if job.inputs.source is None:
+        inputs = asdict(job.inputs.synthetic)
+    return {"version": __version__, "sources": sources, **inputs}
 
 
 def _understand(comm: MPI.Intracomm, argv: list[str]) -> Job:

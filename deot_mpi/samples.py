@@ -56,6 +56,8 @@ def check_samples(rows: ArrayLike, weights: ArrayLike | None, owner: str) -> Sam
         raise InputError(f"{owner}: samples must be real numbers, got an array of {array.dtype}.")
     if array.ndim == 1 and array.size:
         array = array[:, None]
+    if array.ndim > 2:
+        raise InputError(f"{owner}: an array of shape {array.shape}; samples are rows of a 2-d array, reshape it.")
     if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] == 0:
         raise InputError(
             f"{owner}: no samples, got an array of shape {array.shape}. Every agent needs at least one row and one "

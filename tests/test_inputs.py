@@ -48,6 +48,13 @@ def test_weights_from_a_file_of_their_own(tmp_path: Path) -> None:
         np.testing.assert_allclose(samples.shares, [0.25, 0.25, 0.5])
 
 
+def test_weights_given_twice_are_refused(tmp_path: Path) -> None:
+    save_all_formats(tmp_path)
+    np.save(tmp_path / "w-0.npy", [1.0, 1.0, 2.0])
+    with pytest.raises(InputError, match="drop one of the two"):
+        load_samples(str(tmp_path / "a-{agent}.npz"), 0, "source agent 0", str(tmp_path / "w-{agent}.npy"))
+
+
 def test_one_dimensional_arrays_are_one_column() -> None:
     assert check_samples(np.arange(4), None, "source agent 0").rows.shape == (4, 1)
 

@@ -49,7 +49,10 @@ def agree(comm: MPI.Intracomm, error: str | None, timeout: float, ledger: Ledger
     first = int(np.flatnonzero(failed)[0])
     others = int(failed.sum()) - 1 if not failed.all() else 0  # wrong everywhere: one mistake, not many
     text = broadcast_text(comm, error if comm.rank == first else None, first, timeout, ledger)
-    raise InputError(text + (f" ({others} more agents have a problem, too.)" if others else ""))
+    more = {0: "", 1: " (One more agent has a problem, too.)"}.get(
+        others, f" ({others} more agents have a problem, too.)"
+    )
+    raise InputError(text + more)
 
 
 def same_everywhere(comm: MPI.Intracomm, named: Mapping[str, object], timeout: float, ledger: Ledger) -> None:

@@ -76,8 +76,8 @@ class Protocol:
         check_weights(self.name, self.E, self.p, self.q)
         if abs(self.E.sum() - 1.0) > _SUM_TOLERANCE:
             raise InputError(
-                f"protocol {self.name}: the weights sum to {self.E.sum():.10g}, not 1. Divide each by that sum, or "
-                "leave the weights out (they then follow p q^T, or --match)."
+                f"protocol {self.name}: the weights sum to {self.E.sum():.10g}, not 1. Divide each by that sum, or use "
+                "--match, for which only the edges count (in a text file the weights may also be left out)."
             )
 
     @property

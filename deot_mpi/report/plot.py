@@ -45,7 +45,7 @@ def draw_convergence(result: EOTResult, path: str) -> None:
     agents = len(result.agents)
     figure.suptitle(
         f"{agents} agents, {result.settings['kernel']} kernel, {result.settings['solver']}, E {result.protocol.name}: "
-        f"{result.status.value}",
+        f"{result.status.text}",
         fontsize=10,
     )
     kind = Path(path).suffix[1:].lower()

@@ -109,7 +109,7 @@ def _values_table(result: EOTResult) -> Table:
 
 def _run_table(result: EOTResult) -> Table:
     table = Table(show_header=False, title="Run", title_justify="left")
-    table.add_row("status", f"{result.status.value}, after {result.rounds} rounds")
+    table.add_row("status", f"{result.status.text}, after {result.rounds} rounds")
     worst = max(result.agents, key=lambda agent: agent.marginal_error)
     share = f"largest share: {worst.role} agent {worst.index}, {worst.marginal_error:.2e}"
     table.add_row("marginal error", f"{result.marginal_error:.2e} (L1); {share}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Literal, Protocol
 
 import numpy as np
@@ -14,13 +14,22 @@ from deot_mpi.samples import Floats
 from deot_mpi.view import AgentView
 
 
-class Status(Enum):
-    """Why a run stopped."""
+class Status(StrEnum):
+    """Why a run stopped. Compares equal to its name in lower case: ``status == "marginal"``."""
 
-    MARGINAL = "converged: marginal error below tol"
-    CHANGE = "converged: potentials changed by less than tol"
-    ROUNDS = "stopped: all rounds used"
-    DIVERGED = "diverged: the objective is not finite"
+    MARGINAL = "marginal"
+    CHANGE = "change"
+    ROUNDS = "rounds"
+    DIVERGED = "diverged"
+
+    @property
+    def text(self) -> str:
+        return {
+            Status.MARGINAL: "converged: marginal error below tol",
+            Status.CHANGE: "converged: potentials changed by less than tol",
+            Status.ROUNDS: "stopped: all rounds used",
+            Status.DIVERGED: "diverged: the objective is not finite",
+        }[self]
 
     @property
     def converged(self) -> bool:
