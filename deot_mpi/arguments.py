@@ -108,7 +108,7 @@ def _config_arguments(text: str, parser: _Parser, arguments: list[str]) -> list[
     """The config file as command-line words, put before the real ones so that these win."""
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise InputError(f"the config file is not valid TOML ({error}).") from error
     flags = {option for action in parser._actions for option in action.option_strings}
     on_line = {word.split("=", 1)[0] for word in arguments}

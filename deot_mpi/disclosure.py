@@ -57,7 +57,7 @@ def protocol_notes(report: ProtocolReport) -> tuple[str, ...]:
         notes.append(
             f"Protocol: E falls into {report.components} parts that exchange no mass; the values are of that problem."
         )
-    if report.tau is not None:
+    if not report.is_storage:
         bound = (
             "tau is not positive here, and the paper's bound tau sigma says nothing."
             if report.tau_sigma is None

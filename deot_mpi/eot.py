@@ -44,6 +44,8 @@ from deot_mpi.view import AgentView
 
 Progress = Callable[[TracePoint], None]
 
+_LARGEST_EXPONENT = 1e11
+"""Largest potential/eps: beyond it a marginal is off by more than 1e-5 through rounding alone."""
 _REFERENCE_TIMEOUT = 3600.0
 """Seconds the other ranks wait for the centralised solver."""
 
@@ -88,6 +90,7 @@ def solve_eot(
         eps = choose_eps(setting, options)
         kernel = _kernel(setting, eps, options)
         view = _build_view(setting, kernel, eps)
+        setting.collectives.all_or_none(lambda: _check_resolution(view, setting.agents.name))
         setup_seconds = time.perf_counter() - started
         solution = _solve(setting, view, options, progress)
         result = _result(setting, kernel, view, options, solution, setup_seconds)
@@ -131,6 +134,19 @@ def _build_view(setting: Setting, kernel: Kernel, eps: float) -> AgentView:
         edge_weights={j: float(weights[j]) for j in edges.neighbours},
         blocks=blocks,
     )
+
+
+def _check_resolution(view: AgentView, owner: str) -> None:
+    """Refuse an eps that vanishes in the rounding of the potentials, which are as large as a row's smallest cost."""
+    if not view.blocks:
+        return
+    nearest = np.max([block.log_kernel.max(axis=1) for block in view.blocks.values()], axis=0)
+    largest = float(-nearest.min())
+    if not largest < _LARGEST_EXPONENT:
+        raise InputError(
+            f"{owner}: one of its samples is {largest:.1e} eps (eps = {view.eps:g}) away from the nearest sample of "
+            f"the other domain: doubles have no digits left; use eps of {largest * view.eps / _LARGEST_EXPONENT:.1e} or more."
+        )
 
 
 def _solver(setting: Setting, view: AgentView, channel: Channel, probe: Channel, options: EOTOptions) -> Solver:

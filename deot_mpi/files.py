@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ def agent_path(pattern: str, agent: int) -> Path:
     """The file of one agent: ``{agent}`` in the pattern stands for its index, ``{agent:03d}`` for 000, 001, ..."""
     try:
         path = pattern.format(agent=agent)
-    except (KeyError, IndexError, ValueError, AttributeError) as error:
+    except (LookupError, ValueError, AttributeError, TypeError, MemoryError) as error:
         raise InputError(
             f"'{pattern}' is not a file pattern ({error}); {{agent}} is the only placeholder: 'site-{{agent}}.npy'."
         ) from error
@@ -62,8 +61,10 @@ def _read(
             f"{owner}: no such file. Each agent reads its own file on its own host; check the path and the {{agent}} "
             "number (counted from 0 in each role)."
         ) from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:
-        raise InputError(f"{owner}: cannot be read ({error}).") from error
+    except InputError:
+        raise
+    except Exception as error:  # damaged files fail in as many ways as there are formats
+        raise InputError(f"{owner}: cannot be read ({type(error).__name__}: {error}).") from error
 
 
 def _read_npy(path: Path, owner: str, names: tuple[str, ...]) -> tuple[NDArray[np.generic], None]:
@@ -94,9 +95,9 @@ def _read_csv(path: Path, owner: str, names: tuple[str, ...]) -> tuple[NDArray[n
     for number, line in lines:
         if len(line) != width:
             raise InputError(f"{owner}: line {number} has {len(line)} values where the first line has {width}.")
-        bad = next((cell for cell in line if not _is_number(cell)), None)
-        if bad is not None:
-            raise InputError(f"{owner}: line {number} has a value that is not a number: '{bad}'.")
+        bad = next((column for column, cell in enumerate(line, start=1) if not _is_number(cell)), None)
+        if bad is not None:  # where, not what: the message reaches all agents
+            raise InputError(f"{owner}: line {number}, value {bad} is not a number.")
     table = np.array([line for _, line in lines], dtype=np.float64).reshape(len(lines), width)
     if header is not None and WEIGHTS in header:
         column = header.index(WEIGHTS)

@@ -20,6 +20,10 @@ Shown = dict[Kind, NDArray[np.generic]]
 """What an agent shows of its samples: one array per kind of message."""
 
 
+_NEGLIGIBLE = 1e-11
+"""Errors of a cost below this share of eps do not show in any value that is right to ten digits."""
+
+
 class Kernel(Protocol):
     """One interface for all kernels."""
 
@@ -48,8 +52,7 @@ class RawKernel:
 
     def log_block(self, source: Shown, target: Shown) -> Floats:
         x, y = (np.asarray(shown[Kind.SAMPLES], dtype=np.float64) for shown in (source, target))
-        cost = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1)[None, :] - 2.0 * (x @ y.T)
-        return np.asarray(np.maximum(cost, 0.0) / -self.eps)
+        return np.asarray(squared_distances(x, y, self.eps) / -self.eps)
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,21 @@ class SketchKernel:
         if self.correction:
             log_kernel -= noise_correction((cross * np.sin(angles.phi) / self.eps) ** 2 * angles.variance)
         return log_kernel
+
+
+def squared_distances(x: Floats, y: Floats, eps: float) -> Floats:
+    """||x_n - y_m||^2 with an error far below eps.
+
+    As |x|^2 + |y|^2 - 2 <x,y> it is one matrix product, but a row far from the rest costs all its digits; where that
+    would show in units of eps, the differences are squared instead, column by column.
+    """
+    xx, yy = (x**2).sum(axis=1), (y**2).sum(axis=1)
+    if max(xx.max(), yy.max()) * np.finfo(float).eps < _NEGLIGIBLE * eps:
+        return np.asarray(np.maximum(xx[:, None] + yy[None, :] - 2.0 * (x @ y.T), 0.0))
+    cost = np.zeros((len(x), len(y)))
+    for a, b in zip(x.T, y.T, strict=True):
+        cost += np.subtract.outer(a, b) ** 2
+    return cost
 
 
 def noise_correction(relative_variance: Floats) -> Floats:

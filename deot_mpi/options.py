@@ -14,6 +14,8 @@ from deot_mpi.samples import Floats
 from deot_mpi.sketch import Estimator
 
 DEFAULT_EPS_SCALE = 0.1
+_MOST_BITS, _MOST_PAIRS = 1 << 24, 1 << 20
+"""Beyond these, a typing error is likelier than a wish."""
 
 KERNELS = ("sketch", "raw")
 ESTIMATORS = ("hamming", "paper")
@@ -61,6 +63,12 @@ class EOTOptions:
         _choice("estimator", self.estimator, ESTIMATORS)
         _choice("solver", self.solver, SOLVERS)
         _choice("stop", self.stop, STOPS)
+        for name in ("centre", "orthogonal", "correction", "match", "reference"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} is {getattr(self, name)!r}; it must be True or False.")
+        for name, most in (("bits", _MOST_BITS), ("pairs", _MOST_PAIRS)):
+            if isinstance(getattr(self, name), Integral) and getattr(self, name) > most:
+                raise InputError(f"{name} is {getattr(self, name)}; more than {most} make no sense.")
         for name in ("bits", "degree", "rounds", "check_every"):
             _at_least_one(name, getattr(self, name))
         for name in ("neighbours", "pairs"):

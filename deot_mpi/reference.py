@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.errors import InputError
-from deot_mpi.kernel import Kernel
+from deot_mpi.kernel import Kernel, squared_distances
 from deot_mpi.protocol import Protocol
 from deot_mpi.result import ErrorDecomposition, ReferenceValues, Values
 from deot_mpi.roles import Role
@@ -84,7 +84,7 @@ def compare(
 ) -> tuple[ReferenceValues, ErrorDecomposition, float]:
     """Solve the three centralised problems, and the small ones behind tau, and decompose the error of ``reached``."""
     x, y = pooled.rows[Role.SOURCE], pooled.rows[Role.TARGET]
-    cost = ((x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1)[None, :] - 2.0 * x @ y.T).clip(min=0.0)
+    cost = squared_distances(x, y, eps)
     inner = np.outer(pooled.shares[Role.SOURCE], pooled.shares[Role.TARGET])
     rows, columns = (pooled.owner[role] for role in Role)
 

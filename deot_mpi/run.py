@@ -110,7 +110,7 @@ def _understand(comm: MPI.Intracomm, argv: list[str]) -> Job:
 def _split(comm: MPI.Intracomm, job: Job) -> int:
     """The number of source agents; the same on every rank."""
     if comm.size == 1:
-        launched = max((int(os.environ.get(name, "1")) for name in _LAUNCHED_SIZE), default=1)
+        launched = max((int(os.environ.get(name) or 1) for name in _LAUNCHED_SIZE), default=1)
         hint = (
             f"the launcher started {launched} processes, each sees only itself: mpirun and mpi4py are of different MPIs"
             if launched > 1

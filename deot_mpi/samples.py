@@ -78,10 +78,10 @@ def check_samples(rows: ArrayLike, weights: ArrayLike | None, owner: str) -> Sam
 
 
 def _check_weights(weights: ArrayLike, count: int, owner: str) -> Floats:
-    try:
-        array = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{owner}: the weights are not numbers ({error}).") from error
+    given = np.asarray(weights)
+    if given.dtype.kind not in "fiub":
+        raise InputError(f"{owner}: weights are real numbers, got an array of {given.dtype}.")
+    array = given.astype(np.float64)
     if array.shape != (count,):
         raise InputError(f"{owner}: {count} rows but weights of shape {array.shape}; give one weight per row.")
     bad = np.flatnonzero(~(np.isfinite(array) & (array > 0)))
@@ -89,5 +89,10 @@ def _check_weights(weights: ArrayLike, count: int, owner: str) -> Floats:
         raise InputError(
             f"{owner}: weight {array[bad[0]]} of row {bad[0]} ({bad.size} such weights in all). Weights must be "
             "positive and finite; drop rows that weigh nothing."
+        )
+    if array.max() > 1e290 or array.min() / array.max() < 1e-290:
+        raise InputError(
+            f"{owner}: weights from {array.min():g} to {array.max():g}, whose shares leave double precision; rescale "
+            "them or drop the rows that weigh nothing."
         )
     return np.ascontiguousarray(array)

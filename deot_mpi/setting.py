@@ -164,7 +164,7 @@ def choose_eps(setting: Setting, options: EOTOptions) -> float:
     if options.scale is None:
         assert options.eps is not None
         return float(options.eps)
-    cost = mean_cost(setting)
+    cost = mean_cost(setting if options.centre else _centred(setting))  # far from the origin, moments cancel
     if not cost > 0:
         raise InputError(f"the mean cost is {cost:g}, so eps cannot be a share of it; give --eps in cost units.")
     return options.scale * cost

@@ -38,13 +38,13 @@ def sketch(rows: Floats, bits: int, seed: int, orthogonal: bool) -> Bits:
     count, dimension = rows.shape
     signs = np.empty((count, bits), dtype=bool)
     for block, start in enumerate(range(0, bits, dimension)):
-        omega = _projections(dimension, seed, block, orthogonal)[:, : bits - start]
-        signs[:, start : start + omega.shape[1]] = rows @ omega >= 0
+        stop = min(start + dimension, bits)
+        signs[:, start:stop] = rows @ _projections(dimension, stop - start, seed, block, orthogonal) >= 0
     return np.packbits(signs, axis=1)
 
 
-def _projections(dimension: int, seed: int, block: int, orthogonal: bool) -> Floats:
-    gaussian = generator(seed, Purpose.PROJECTIONS, block).standard_normal((dimension, dimension))
+def _projections(dimension: int, count: int, seed: int, block: int, orthogonal: bool) -> Floats:
+    gaussian = generator(seed, Purpose.PROJECTIONS, block).standard_normal((dimension, count))
     if not orthogonal:
         return gaussian
     q, r = np.linalg.qr(gaussian)

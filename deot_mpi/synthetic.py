@@ -45,6 +45,14 @@ class SyntheticSet:
 
     def share(self, role: Role, agent: int, agents: int) -> Samples:
         """The rows that one of ``agents`` agents of a role holds, drawn by that agent alone."""
+        try:
+            return self._share(role, agent, agents)
+        except MemoryError as error:
+            raise InputError(
+                f"{role.value} agent {agent}: {self.samples} samples of dimension {self.dim} do not fit in memory."
+            ) from error
+
+    def _share(self, role: Role, agent: int, agents: int) -> Samples:
         rows = self._row_numbers(agent, agents)
         if not rows.size:
             raise InputError(

@@ -73,7 +73,10 @@ def test_one_dimensional_arrays_are_one_column() -> None:
         (np.ones((2, 1)), [1.0], "one weight per row"),
         (np.ones((2, 1)), [1.0, 0.0], "weight 0.0 of row 1"),
         (np.ones((2, 1)), [np.nan, 1.0], "weight nan of row 0"),
-        (np.ones((2, 1)), ["x", "y"], "not numbers"),
+        (np.ones((2, 1)), ["x", "y"], "weights are real numbers"),
+        (np.ones((2, 1)), [1 + 1j, 1.0], "weights are real numbers"),
+        (np.ones((2, 1)), [1e-200, 1e200], "leave double precision"),
+        (np.ones((2, 1)), [1e308, 1e308], "leave double precision"),
     ],
 )
 def test_bad_samples_name_the_owner_and_the_value(rows: object, weights: object, words: str) -> None:
@@ -90,9 +93,9 @@ def test_bad_samples_name_the_owner_and_the_value(rows: object, weights: object,
         ("x.npz", b"PK\x03\x04 torn", "cannot be read"),
         ("x.csv", b"", "no samples"),
         ("x.csv", b"1,2\n\n3\n", "line 3 has 1 values"),
-        ("x.csv", b"a,b\n1,2\n3,oops\n", "line 3 has a value that is not a number: 'oops'"),
-        ("x.csv", b"1.0,,2\n1,2,3\n", "line 1 has a value that is not a number: ''"),
-        ("x.csv", b"1.0,NA,2\n1,2,3\n", "line 1 has a value that is not a number: 'NA'"),
+        ("x.csv", b"a,b\n1,2\n3,oops\n", "line 3, value 2 is not a number"),
+        ("x.csv", b"1.0,,2\n1,2,3\n", "line 1, value 2 is not a number"),
+        ("x.csv", b"1.0,NA,2\n1,2,3\n", "line 1, value 2 is not a number"),
         ("x.csv", b"1e200\n", "overflows"),
         ("x.csv", b"1,nan\n", "is nan"),
         ("x.csv", b"\xff\xfe\x00", "cannot be read"),
@@ -171,6 +174,8 @@ def test_gaussian_moments() -> None:
         ("'sinkhorn' always asks all", {"neighbours": 2}),
         ("only solver 'mrbcd' draws pairs", {"pairs": 2}),
         ("eta is 0", {"eta": 0}),
+        ("reference is 'no'", {"reference": "no"}),
+        ("bits is 100000000000", {"bits": 10**11}),
     ],
 )
 def test_bad_options(words: str, options: dict[str, object]) -> None:

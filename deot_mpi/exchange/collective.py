@@ -91,7 +91,7 @@ class Collectives:
         the additions does not matter. What an agent learns is the sum. Its row stays hidden as long as one of its
         neighbours keeps the mask to itself; an agent without neighbours contributes nothing.
         """
-        exponent = self._common_exponent(np.abs(row).max(initial=0.0) if edges.neighbours else 0.0)
+        exponent = self._common_exponents(row if edges.neighbours else np.zeros_like(row))
         scaled = np.zeros(row.size, dtype=np.int64)
         if edges.neighbours:
             scaled = np.round(np.ldexp(row, -exponent)).astype(np.int64)
@@ -106,13 +106,16 @@ class Collectives:
         self._finish(self.agents.comm.Iallreduce(words, total, MPI.SUM), Kind.MEAN)
         return np.ldexp(total.view(np.int64).astype(np.float64), exponent)
 
-    def _common_exponent(self, largest: float) -> int:
-        """The exponent of the unit in which nobody's number, nor their sum, overflows. Discloses a power of two."""
-        own = np.array([np.frexp(largest)[1] if largest > 0 else -1074], dtype=np.int64)
+    def _common_exponents(self, row: Floats) -> NDArray[np.int64]:
+        """For each place, the exponent of the unit in which neither a number nor the sum overflows.
+
+        Discloses the power of two above the largest number in each place.
+        """
+        own = np.where(row == 0, -1074, np.frexp(row)[1]).astype(np.int64)
         top = np.empty_like(own)
         self.ledger.collective(Kind.MEAN, own.nbytes)
         self._finish(self.agents.comm.Iallreduce(own, top, MPI.MAX), Kind.MEAN)
-        return int(top[0]) + int(self.agents.comm.size).bit_length() - _HEADROOM_BITS
+        return np.asarray(top + int(self.agents.comm.size).bit_length() - _HEADROOM_BITS)
 
     def _edge_masks(self, edges: Edges, length: int) -> list[NDArray[np.uint64]]:
         """One secret mask per edge, drawn by the source from the operating system, not from the shared seed."""

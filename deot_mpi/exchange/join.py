@@ -73,7 +73,7 @@ def broadcast_text(
     comm: MPI.Intracomm, text: str | None, root: int, timeout: float, ledger: Ledger | None = None
 ) -> str:
     """One rank's text on every rank."""
-    encoded = np.frombuffer((text or "").encode(), dtype=np.uint8)
+    encoded = np.frombuffer((text or "").encode(errors="surrogateescape"), dtype=np.uint8)
     length = np.array([encoded.size], dtype=np.int64)
     wait_all([comm.Ibcast(length, root)], timeout, lambda: f"rank {root}")
     buffer = np.zeros(int(length[0]), dtype=np.uint8)
@@ -82,7 +82,7 @@ def broadcast_text(
         _count(ledger, length)
         _count(ledger, buffer)
     wait_all([comm.Ibcast(buffer, root)], timeout, lambda: f"rank {root}")
-    return buffer.tobytes().decode()
+    return buffer.tobytes().decode(errors="surrogateescape")
 
 
 def _digest(value: object) -> int:

@@ -65,13 +65,15 @@ def read_protocol_file(wanted: str) -> str:
             lines = np.atleast_2d(np.load(path, allow_pickle=False)).tolist()
             return "\n".join(",".join(repr(float(value)) for value in line) for line in lines)
         return path.read_text(encoding="utf-8")
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"protocol {wanted}: cannot be read ({error}).") from error
+    except Exception as error:  # damaged files fail in as many ways as there are formats
+        raise InputError(f"protocol {wanted}: cannot be read ({type(error).__name__}: {error}).") from error
 
 
 def _from_text(text: str, name: str, sources: int, targets: int) -> tuple[Support, Floats | None]:
     if Path(name).suffix.lower() not in (".npy", ".csv"):
         return parse_protocol(text, sources, targets, name)
+    if not text.strip():
+        raise InputError(f"protocol {name}: is empty; it must hold a matrix with a row per source agent.")
     try:
         matrix = np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2)
     except ValueError as error:

@@ -40,12 +40,16 @@ class ProtocolReport:
         return self.components == 1 and not self.isolated_sources and not self.isolated_targets
 
     @property
+    def is_storage(self) -> bool:
+        return self.sigma < _STORAGE_TOLERANCE
+
+    @property
     def tau_sigma(self) -> float | None:
         """tau sigma, the paper's bound on the mismatch (Lemma 1): 0 where E is the storage protocol, None for tau <= 0.
 
         The paper's proof passes over negative local objectives; with them the product bounds nothing.
         """
-        if self.tau is None:
+        if self.tau is None or self.is_storage:
             return 0.0
         return self.tau * self.sigma if self.tau > 0 else None
 

@@ -21,7 +21,7 @@ from deot_mpi.errors import InputError
 from deot_mpi.protocol.graphs import Support
 from deot_mpi.samples import Floats
 
-_LINE = re.compile(r"source\s+(\d+)\s+targets?\s+(all|[\d,\s-]*\d)(?:\s+weight\s*=\s*(\S+))?\s*", re.IGNORECASE)
+_LINE = re.compile(r"source\s+(\d{1,9})\s+targets?\s+(all|[\d,\s-]*\d)(?:\s+weight\s*=\s*(\S+))?\s*", re.IGNORECASE)
 _EXAMPLE = "'source 0  targets 0,2-3  weight=0.25' (the weight may be left out)"
 
 
@@ -67,7 +67,7 @@ def _targets(words: str, targets: int, where: str) -> list[int]:
     chosen: list[int] = []
     for part in words.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not first.isdigit() or (dash and not last.isdigit()) or len(first + last) > 18:
             raise InputError(f"{where}: '{part.strip()}' is not a target or a range like 2-5.")
         end = _agent(int(last) if dash else int(first), targets, "target", where)
         if int(first) > end:

@@ -39,7 +39,12 @@ def make_folder(path: str | None, flag: str, owner: str) -> None:
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write beside the file, then put it in place in one step."""
+    """Write beside the file, then put it in place in one step; a device or a pipe is written to, not replaced."""
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            write(file)
+        return
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
     try:
         with os.fdopen(handle, "wb") as file:

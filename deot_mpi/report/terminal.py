@@ -121,7 +121,7 @@ def _run_table(result: EOTResult) -> Table:
     protocol = result.protocol
     connected = "connected" if protocol.connected else "NOT connected"
     bound = "none" if protocol.tau_sigma is None else f"{protocol.tau_sigma:.3g}"
-    where = f" (tau on {protocol.tau_pairs})" if protocol.tau is not None else ""
+    where = f" (tau on {protocol.tau_pairs})" if not protocol.is_storage else ""
     mismatch = f"sigma {protocol.sigma:.3g}, tau sigma {bound}{where}"
     table.add_row("protocol E", Text(f"{protocol.name}: {protocol.edges} edges, {connected}, {mismatch}"))
     table.add_row("seconds", f"{result.setup_seconds:.2f} to set up, {result.seconds:.2f} to solve")

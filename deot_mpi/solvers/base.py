@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -51,8 +52,8 @@ class SolverState:
 
     potential: Floats
     round: int = 0
-    change: float = 0.0
-    """max_n |u_n(t) - u_n(t-1)| / eps, the largest since the last measurement."""
+    moves: deque[float] = field(default_factory=deque)
+    """max_n |u_n(t) - u_n(t-1)| / eps of the agent's last moves, over the step size where the solver has one."""
     seen_error: float = 0.0
     """The agent's part of the marginal error just before its last move, as far as its sums were fresh."""
     kept: dict[int, Floats] = field(default_factory=dict)
@@ -101,8 +102,12 @@ class Solver(ABC):
     def __init__(self, view: AgentView, channel: Channel, probe: Channel) -> None:
         self.view, self.channel, self.probe = view, channel, probe
 
+    window = 1
+    """Moves that count for the change: as many as it takes until every neighbour has been heard."""
+
     def setup(self) -> SolverState:
-        return SolverState(self.view.start())
+        unknown = [np.inf] * self.window if self.view.neighbours else [0.0]  # nobody has converged before moving
+        return SolverState(self.view.start(), moves=deque(unknown, maxlen=self.window))
 
     @abstractmethod
     def step(self, state: SolverState) -> None:
@@ -121,7 +126,7 @@ class Solver(ABC):
             mass = view.marginal * float(view.shares @ np.exp(violation))
             error = view.marginal_error(violation)
         # Each role reports the plan's mass from its own side; half of each is the mass once.
-        return Measure(view.linear_part(state.potential) - 0.5 * view.eps * mass, error, state.change)
+        return Measure(view.linear_part(state.potential) - 0.5 * view.eps * mass, error, max(state.moves))
 
     def run(self, rule: Rule, total: Callable[[int, Measure], Measure]) -> tuple[SolverState, Status]:
         """Rounds until the rule ends them. ``total`` adds a measurement over all agents (and may record it)."""
@@ -132,11 +137,9 @@ class Solver(ABC):
             state.round += 1
             if rule.due(state.round):
                 status = rule.status(state.round, total(state.round, self.measure(state)))
-                state.change = 0.0
         return state, status
 
-    def move(self, state: SolverState, potential: Floats) -> None:
-        """Put a new potential in place and note how far it went."""
-        moved = float(np.abs(potential - state.potential).max(initial=0.0)) / self.view.eps
-        state.change = max(state.change, moved)
+    def move(self, state: SolverState, potential: Floats, rate: float = 1.0) -> None:
+        """Put a new potential in place and note how far it went, in steps of ``rate``."""
+        state.moves.append(float(np.abs(potential - state.potential).max(initial=0.0)) / (rate * self.view.eps))
         state.potential = potential

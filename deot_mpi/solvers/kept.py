@@ -22,6 +22,7 @@ class KeptSums(Solver):
     def __init__(self, view: AgentView, channel: Channel, probe: Channel, schedule: CyclicSchedule) -> None:
         super().__init__(view, channel, probe)
         self._schedule = schedule
+        self.window = schedule.cycle
 
     def setup(self) -> SolverState:
         state = super().setup()
@@ -65,4 +66,4 @@ class Sinkhorn(KeptSums):
         view = self.view
         seen = state.seen_error if view.role is Role.TARGET else 0.0
         mass = 0.5 * view.marginal  # the two roles' halves of the plan's mass
-        return Measure(view.linear_part(state.potential) - view.eps * mass, seen, state.change)
+        return Measure(view.linear_part(state.potential) - view.eps * mass, seen, max(state.moves))

@@ -35,7 +35,7 @@ class MRBCD(Solver):
         sums = {j: self.view.log_sums(j, self.channel.incoming[j]) for j in turn.receive_from}
         log_violation = state.potential / self.view.eps + self.view.log_row_mass(sums, turn.factors)
         rate = self._eta / np.sqrt(state.round + 1)
-        self.move(state, state.potential + self.view.eps * ascent(log_violation, rate))  # lines 9 and 11
+        self.move(state, state.potential + self.view.eps * ascent(log_violation, rate), rate)  # lines 9 and 11
 
 
 def ascent(log_violation: Floats, rate: float) -> Floats:

@@ -111,6 +111,9 @@ class CyclicSchedule:
 
     def __init__(self, protocol: Protocol, role: Role, index: int, neighbours: int | None) -> None:
         self._wanted, self._index, self._round = neighbours, index, 0
+        degree = int(max(protocol.support.sum(axis=0).max(), protocol.support.sum(axis=1).max()))
+        self.cycle = 1 if neighbours is None else -(-degree // neighbours)
+        """Rounds after which every agent has heard all its neighbours."""
         self._own = protocol.neighbours(role, index)
         self._theirs = {j: protocol.neighbours(role.other, j) for j in self._own}
 

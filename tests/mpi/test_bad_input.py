@@ -125,6 +125,11 @@ def test_all_samples_alike_need_eps(comm: MPI.Intracomm) -> None:
     refused(comm, np.ones((3, 2)), "mean cost is 0.*--eps")
 
 
+@pytest.mark.mpi(min_size=2, max_size=4)
+def test_eps_below_the_rounding_of_the_costs(comm: MPI.Intracomm) -> None:
+    refused(comm, good(comm), "no digits left; use eps of", eps=1e-17)
+
+
 @pytest.mark.mpi(min_size=2)
 def test_a_silent_agent_ends_the_wait(comm: MPI.Intracomm) -> None:
     """The others' wait has an end, and the message says so. Rank 0 never answers."""

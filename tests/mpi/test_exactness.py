@@ -203,6 +203,45 @@ def test_eps_scale_is_a_share_of_the_mean_cost(comm: MPI.Intracomm) -> None:
     assert result.eps == pytest.approx(0.25 * mean, rel=1e-12)
 
 
+@pytest.mark.mpi(min_size=2, max_size=4)
+@pytest.mark.parametrize("scale", [1e-20, 1e-12, 1e12, 1e20])
+@pytest.mark.parametrize("centre", [True, False])
+def test_eps_scale_does_not_depend_on_the_units(comm: MPI.Intracomm, scale: float, centre: bool) -> None:
+    count = max(1, comm.size // 2)
+    blocks = [scale * (scattered(8, rank, count) + 1000.0) for rank in range(comm.size)]
+    result = deot_mpi.eot(
+        comm,
+        blocks[comm.rank],
+        role_of(comm.rank, count),
+        eps_scale=0.5,
+        kernel="raw",
+        centre=centre,
+        timeout=60.0,
+        rounds=2,
+    )
+    mean = squared_distances(np.concatenate(blocks[:count]), np.concatenate(blocks[count:])).mean()
+    assert result.eps == pytest.approx(0.5 * mean, rel=1e-9)
+
+
+@pytest.mark.mpi(min_size=2, max_size=4)
+@pytest.mark.parametrize("far", [1e6, 1e8])
+def test_far_rows_do_not_cost_the_near_ones_their_digits(comm: MPI.Intracomm, far: float) -> None:
+    """Two clusters far apart in both domains: each is matched within itself, to all digits of its own distances."""
+    count = max(1, comm.size // 2)
+    blocks = [
+        np.vstack([rows - far, rows[:2] + far]) for rows in (scattered(8, r, count, base=4) for r in range(comm.size))
+    ]
+    result = deot_mpi.eot(
+        comm, blocks[comm.rank], role_of(comm.rank, count), eps=1.0, kernel="raw", timeout=60.0, rounds=3
+    )
+    potentials = comm.allgather(result.potential)
+    x, y = np.concatenate(blocks[:count]), np.concatenate(blocks[count:])
+    u, v = np.concatenate(potentials[:count]), np.concatenate(potentials[count:])
+    cost = squared_distances(x, y)
+    plan = np.exp(u[:, None] + v[None, :] - cost) / cost.size
+    assert result.transport_cost == pytest.approx((plan * cost).sum(), rel=1e-6)
+
+
 @pytest.mark.mpi(min_size=2)
 def test_potentials_are_in_cost_units_and_give_the_plan(comm: MPI.Intracomm) -> None:
     """pi = R exp((u + v - c)/eps) has the right marginals when rebuilt from the potentials the agents hold."""

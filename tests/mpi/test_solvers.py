@@ -87,6 +87,37 @@ def test_solvers_agree_with_each_other_and_say_why_they_stop(comm: MPI.Intracomm
     assert all(point.change > limit for point in by_change.trace[:-1])
 
 
+@pytest.mark.mpi(min_size=4, max_size=7)
+def test_change_waits_until_every_neighbour_was_heard(comm: MPI.Intracomm) -> None:
+    """One far cluster per agent: with L = 1, the rounds in which nobody hears its dominant neighbour change nothing."""
+    count = comm.size // 2
+    place = comm.rank if comm.rank < count else comm.rank - count
+    rows = np.random.default_rng(comm.rank).normal(size=(6, 2)) + 10.0 * place
+    common = {"kernel": "raw", "eps": 1.0, "timeout": 60.0, "rounds": 5000}
+    exact = deot_mpi.eot(comm, rows, "source" if comm.rank < count else "target", tol=1e-10, **common)
+    kept = deot_mpi.eot(
+        comm,
+        rows,
+        "source" if comm.rank < count else "target",
+        solver="kept",
+        neighbours=1,
+        stop="change",
+        tol=1e-10,
+        **common,
+    )
+    assert kept.status is Status.CHANGE
+    assert kept.dual_objective == pytest.approx(exact.dual_objective, rel=1e-8)
+
+
+@pytest.mark.mpi(min_size=2, max_size=4)
+def test_small_steps_are_not_convergence(comm: MPI.Intracomm) -> None:
+    rows, role, eps, _ = mixture(comm, "iid", samples=64)
+    result = deot_mpi.eot(
+        comm, rows, role, kernel="raw", eps=eps, solver="mrbcd", eta=1e-9, stop="change", rounds=20, timeout=60.0
+    )
+    assert result.status is Status.ROUNDS
+
+
 @pytest.mark.mpi(min_size=2, max_size=4)
 def test_divergence_is_named(comm: MPI.Intracomm) -> None:
     rows, role, eps, _ = mixture(comm, "iid", samples=64)
