@@ -143,9 +143,10 @@ def _check_resolution(view: AgentView, owner: str) -> None:
     nearest = np.max([block.log_kernel.max(axis=1) for block in view.blocks.values()], axis=0)
     largest = float(-nearest.min())
     if not largest < _LARGEST_EXPONENT:
+        least = largest * view.eps / _LARGEST_EXPONENT
         raise InputError(
             f"{owner}: one of its samples is {largest:.1e} eps (eps = {view.eps:g}) away from the nearest sample of "
-            f"the other domain: doubles have no digits left; use eps of {largest * view.eps / _LARGEST_EXPONENT:.1e} or more."
+            f"the other domain, and doubles have no digits left; use eps of {least:.1e} or more."
         )
 
 
