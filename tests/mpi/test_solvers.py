@@ -87,7 +87,7 @@ def test_solvers_agree_with_each_other_and_say_why_they_stop(comm: MPI.Intracomm
     assert all(point.change > limit for point in by_change.trace[:-1])
 
 
-@pytest.mark.mpi(min_size=4, max_size=7)
+@pytest.mark.mpi(min_size=4, max_size=4)
 def test_change_waits_until_every_neighbour_was_heard(comm: MPI.Intracomm) -> None:
     """One far cluster per agent: with L = 1, the rounds in which nobody hears its dominant neighbour change nothing."""
     count = comm.size // 2
