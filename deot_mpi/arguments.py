@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import tomllib
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
 from deot_mpi import __version__
 from deot_mpi.errors import InputError
-from deot_mpi.options import ESTIMATORS, KERNELS, SOLVERS, STOPS, EOTOptions
+from deot_mpi.options import ACCELERATIONS, ESTIMATORS, KERNELS, PRECISIONS, SOLVERS, STOPS, EOTOptions
 from deot_mpi.protocol.choose import NAMES
 from deot_mpi.synthetic import DATASETS, SCATTERS, SyntheticSet
 
@@ -33,13 +34,14 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where samples come from: files by pattern, or a synthetic set."""
+    """Where samples come from: files by pattern, or a synthetic set; and the potentials to start from, if any."""
 
     source: str | None
     target: str | None
     source_weights: str | None
     target_weights: str | None
     synthetic: SyntheticSet
+    start: str | None
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ def parse(argv: list[str], config: str | None = None) -> Job:
             chosen.source_weights,
             chosen.target_weights,
             SyntheticSet(chosen.dataset, chosen.samples, chosen.dim, chosen.scatter, chosen.seed),
+            chosen.start,
         ),
         options=EOTOptions(**{field.name: named[field.name] for field in fields(EOTOptions)}),
         outputs=Outputs(chosen.json, chosen.save, chosen.plot, chosen.progress),
@@ -236,9 +239,24 @@ def _add_solver(parser: _Parser, default: EOTOptions) -> None:
     group = parser.add_argument_group("solver")
     group.add_argument(
         "--solver", choices=SOLVERS, default=default.solver,
-        help="sinkhorn: all neighbours each round; kept: L of them, exact;\n"
-        "mrbcd: the paper's Algorithm 1 (default: sinkhorn)",
+        help="sinkhorn: all neighbours each round, one pass, accelerated;\n"
+        "kept: L of them, exact; mrbcd: the paper's Algorithm 1 (default: sinkhorn)",
     )  # fmt: skip
+    group.add_argument(
+        "--acceleration",
+        choices=ACCELERATIONS,
+        default=default.acceleration,
+        help="of sinkhorn: Anderson mixing, or plain steps (default: anderson)",
+    )
+    group.add_argument(
+        "--eps-scaling",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="let sinkhorn start at a larger eps where eps is small (default: yes)",
+    )
+    group.add_argument(
+        "--start", metavar="DIR", help="start from the potentials that an earlier run's --save wrote to DIR"
+    )
     group.add_argument(
         "--neighbours", type=int, metavar="L", help="neighbours asked per round by kept and mrbcd (default: all)"
     )
@@ -270,12 +288,41 @@ def _add_solver(parser: _Parser, default: EOTOptions) -> None:
         help="first step of mrbcd in units of eps, then eta/sqrt(t+1) (default: 1)",
     )
     group.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=default.precision,
+        help="of the kernel sinkhorn stores; values are always checked in float64\n"
+        "(default: auto, i.e. float32 if tol is 1e-6 or more)",
+    )
+    group.add_argument(
+        "--memory",
+        type=_byte_count,
+        metavar="SIZE",
+        help="kernel an agent may hold, e.g. 500MB or 4GB; beyond that it is computed\n"
+        "again in every round (default: its share of half of the free memory)",
+    )
+    group.add_argument(
+        "--threads", type=int, metavar="T", help="threads of an agent (default: its share of the node's cores)"
+    )
+    group.add_argument(
         "--timeout",
         type=float,
         default=default.timeout,
         metavar="S",
         help=f"end the run if an agent is silent this long (default: {default.timeout:g} s)",
     )
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def _byte_count(text: str) -> int:
+    """'500MB', '4GB', '2GiB' or a number of bytes."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*", text)
+    unit = "" if match is None else match[2].lower()
+    if match is None or (unit not in _UNITS and unit + "b" not in _UNITS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 500MB, 4GB or 2GiB")
+    return round(float(match[1]) * _UNITS.get(unit, _UNITS.get(unit + "b", 1)))
 
 
 def _add_outputs(parser: _Parser) -> None:

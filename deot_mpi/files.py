@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.agent import Agents
 from deot_mpi.errors import InputError
+from deot_mpi.roles import Role
 from deot_mpi.samples import Samples, check_samples
 
 ROWS, WEIGHTS = "X", "weights"
@@ -37,6 +39,18 @@ def load_samples(pattern: str, agent: int, owner: str, weights_pattern: str | No
             raise InputError(f"{owner}: has weights of its own, and a weights file is given; drop one of the two.")
         weights = _read_weights(agent_path(weights_pattern, agent), owner)
     return check_samples(rows, weights, owner)
+
+
+def potential_file(folder: str, role: Role, index: int) -> Path:
+    """Where an agent's potential lies: ``source-0003.npz`` or ``target-0003.npz``."""
+    return Path(folder) / f"{role.value}-{index:04d}.npz"
+
+
+def load_start(folder: str, agents: Agents) -> NDArray[np.generic]:
+    """This agent's potential as an earlier run's --save has written it."""
+    path = potential_file(folder, agents.role, agents.index)
+    potential, _ = _read(path, f"{agents.name}: --start {path}", ("potential",))
+    return potential
 
 
 def _read_weights(path: Path, owner: str) -> NDArray[np.generic]:

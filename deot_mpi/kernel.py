@@ -1,11 +1,13 @@
-"""Kernels: what an agent shows of its samples, and blocks of the log-kernel from what two agents show.
+"""Kernels: what an agent shows of its samples, and the log-kernel between what two agents show.
 
 log K_nm = -c(x_n, y_m)/eps with c = ||x - y||^2, exact (``RawKernel``) or estimated from sketches (``SketchKernel``).
-Neither knows who asks: source and target compute the same block from the same operands, to the bit.
+Neither knows who asks, nor holds a matrix: ``pairs`` gives an object that computes the rows it is asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 from deot_mpi.kinds import Kind
 from deot_mpi.samples import Floats
-from deot_mpi.sketch import Estimator, estimate_angles, packed_bytes, sketch
+from deot_mpi.sketch import BitCounts, Bits, Estimator, angles_by_count, packed_bytes, sketch
 
 Shown = dict[Kind, NDArray[np.generic]]
 """What an agent shows of its samples: one array per kind of message."""
@@ -24,17 +26,40 @@ _NEGLIGIBLE = 1e-11
 """Errors of a cost below this share of eps do not show in any value that is right to ten digits."""
 
 
+class LogPairs(Protocol):
+    """log K between the rows of a source and those of one or more targets, computed on demand."""
+
+    shape: tuple[int, int]
+
+    def rows(self, start: int, stop: int) -> Floats:
+        """Rows start..stop-1; a new array, the caller's to change."""
+
+    def shifted(self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0) -> LogPairs:
+        """log K_nm / temperature + rows_n + columns_m instead of log K."""
+
+
 class Kernel(Protocol):
     """One interface for all kernels."""
 
     def show(self, rows: Floats) -> Shown:
-        """What leaves the agent that holds these (centred) rows."""
+        """What others need of an agent that holds these (centred) rows."""
 
     def blank(self, count: int) -> Shown:
         """Empty arrays of the shapes and types ``show`` gives for ``count`` rows, to receive into."""
 
-    def log_block(self, source: Shown, target: Shown) -> Floats:
-        """log K between the rows of two agents, (N_i, M_j)."""
+    def pairs(self, source: Shown, target: Shown) -> LogPairs:
+        """The log-kernel between what two sides show."""
+
+
+def log_block(kernel: Kernel, source: Shown, target: Shown) -> Floats:
+    """The whole of log K between two agents, (N_i, M_j)."""
+    pairs = kernel.pairs(source, target)
+    return pairs.rows(0, pairs.shape[0])
+
+
+def stacked(shown: Sequence[Shown]) -> Shown:
+    """What several agents show, as if one agent held all their rows."""
+    return {kind: np.concatenate([part[kind] for part in shown]) for kind in shown[0]}
 
 
 @dataclass(frozen=True)
@@ -50,9 +75,64 @@ class RawKernel:
     def blank(self, count: int) -> Shown:
         return {Kind.SAMPLES: np.empty((count, self.dimension))}
 
-    def log_block(self, source: Shown, target: Shown) -> Floats:
+    def pairs(self, source: Shown, target: Shown) -> LogPairs:
         x, y = (np.asarray(shown[Kind.SAMPLES], dtype=np.float64) for shown in (source, target))
-        return np.asarray(squared_distances(x, y, self.eps) / -self.eps)
+        return RawPairs(x, y, self.eps)
+
+
+class RawPairs:
+    """-||x_n - y_m||^2/eps, with an error far below 1.
+
+    As (2 <x,y> - |x|^2 - |y|^2)/eps it is one matrix product, with |x|^2 and |y|^2 as two more columns. A row far from
+    the rest costs all its digits that way; where that would show, the differences are squared, column by column.
+    """
+
+    def __init__(self, x: Floats, y: Floats, eps: float) -> None:
+        self.shape, self._eps, self._x, self._y = (len(x), len(y)), eps, x, y
+        xx, yy = (x**2).sum(axis=1), (y**2).sum(axis=1)
+        self._by_product = max(xx.max(), yy.max()) * np.finfo(float).eps < _NEGLIGIBLE * eps
+        if self._by_product:
+            self._x = np.column_stack([2.0 / eps * x, -xx / eps, np.ones(len(x))])
+            self._y = np.column_stack([y, np.ones(len(y)), -yy / eps])
+
+    def rows(self, start: int, stop: int) -> Floats:
+        x, y = self._x[start:stop], self._y
+        if self._by_product:
+            return np.asarray(x @ y.T)
+        log_kernel = np.zeros((len(x), len(y)))
+        for a, b in zip(x.T, y.T, strict=True):
+            log_kernel -= np.subtract.outer(a, b) ** 2
+        log_kernel /= self._eps
+        return log_kernel
+
+    def shifted(self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0) -> LogPairs:
+        if not self._by_product:
+            return ShiftedPairs(self, rows, columns, temperature)
+        moved = copy(self)  # the two shifts go into the two extra columns: no pass of their own
+        moved._x, moved._y = self._x.copy(), self._y.copy()
+        moved._x[:, :-2] /= temperature
+        moved._x[:, -2] = moved._x[:, -2] / temperature + rows
+        moved._y[:, -1] = moved._y[:, -1] / temperature + columns
+        return moved
+
+
+class ShiftedPairs:
+    """Any pairs, tempered and shifted after they are computed."""
+
+    def __init__(self, pairs: LogPairs, rows: Floats | float, columns: Floats | float, temperature: float) -> None:
+        self.shape, self._pairs, self._temperature = pairs.shape, pairs, temperature
+        self._rows, self._columns = np.broadcast_to(rows, self.shape[0]), columns
+
+    def rows(self, start: int, stop: int) -> Floats:
+        log_kernel = self._pairs.rows(start, stop)
+        if self._temperature != 1.0:
+            log_kernel /= self._temperature
+        log_kernel += self._columns
+        log_kernel += self._rows[start:stop, None]
+        return log_kernel
+
+    def shifted(self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0) -> LogPairs:
+        return ShiftedPairs(self, rows, columns, temperature)
 
 
 @dataclass(frozen=True)
@@ -84,34 +164,49 @@ class SketchKernel:
             Kind.NORMS: np.empty(count),
         }
 
-    def log_block(self, source: Shown, target: Shown) -> Floats:
+    def pairs(self, source: Shown, target: Shown) -> LogPairs:
         a, b = (np.asarray(shown[Kind.SKETCH], dtype=np.uint8) for shown in (source, target))
         r, s = (np.asarray(shown[Kind.NORMS], dtype=np.float64) for shown in (source, target))
-        angles = estimate_angles(a, b, self.bits, self.dimension, self.estimator, self.orthogonal)
-        cross = 2.0 * r[:, None] * s[None, :]
-        cost = r[:, None] ** 2 + s[None, :] ** 2 - cross * np.cos(angles.phi)
-        log_kernel = np.maximum(cost, 0.0) / -self.eps
-        if self.correction:
-            log_kernel -= noise_correction((cross * np.sin(angles.phi) / self.eps) ** 2 * angles.variance)
-        return log_kernel
+        return SketchPairs(self, a, b, r, s)
 
 
-def squared_distances(x: Floats, y: Floats, eps: float) -> Floats:
-    """||x_n - y_m||^2 with an error far below eps.
+class SketchPairs:
+    """log K^ from bits and norms: a count of bits per pair, then tables of cos(phi^) and of the noise by count."""
 
-    As |x|^2 + |y|^2 - 2 <x,y> it is one matrix product, but a row far from the rest costs all its digits; where that
-    would show in units of eps, the differences are squared instead, column by column.
-    """
-    xx, yy = (x**2).sum(axis=1), (y**2).sum(axis=1)
-    if max(xx.max(), yy.max()) * np.finfo(float).eps < _NEGLIGIBLE * eps:
-        return np.asarray(np.maximum(xx[:, None] + yy[None, :] - 2.0 * (x @ y.T), 0.0))
-    cost = np.zeros((len(x), len(y)))
-    for a, b in zip(x.T, y.T, strict=True):
-        cost += np.subtract.outer(a, b) ** 2
-    return cost
+    def __init__(self, kernel: SketchKernel, a: Bits, b: Bits, r: Floats, s: Floats) -> None:
+        self.shape = (len(a), len(b))
+        self._counts = BitCounts(a, b, kernel.estimator)
+        self._r, self._s, self._eps = r, s, kernel.eps
+        angles = angles_by_count(kernel.bits, kernel.dimension, kernel.estimator, kernel.orthogonal)
+        self._cosine = np.cos(angles.phi)
+        # var(c^) = (2 r s sin(phi))^2 var(phi): all but r s by count
+        self._noise = (2.0 * np.sin(angles.phi)) ** 2 * angles.variance if kernel.correction else None
+
+    def rows(self, start: int, stop: int) -> Floats:
+        counts = self._counts.rows(start, stop)
+        r, s, eps = self._r[start:stop, None], self._s[None, :], self._eps
+        log_kernel = self._cosine[counts]
+        log_kernel *= s * (2.0 / eps)
+        log_kernel *= r
+        log_kernel -= r**2 / eps
+        log_kernel -= s**2 / eps
+        np.minimum(log_kernel, 0.0, out=log_kernel)
+        if self._noise is not None:
+            relative_variance = self._noise[counts]
+            relative_variance *= (s / eps) ** 2
+            relative_variance *= r**2
+            log_kernel -= noise_correction(relative_variance)
+        return np.asarray(log_kernel)
+
+    def shifted(self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0) -> LogPairs:
+        return ShiftedPairs(self, rows, columns, temperature)
 
 
 def noise_correction(relative_variance: Floats) -> Floats:
     """g(z) for z = var(c^)/eps^2: z/2 up to 1, then (1 + log z)/2."""
     z = relative_variance
-    return np.where(z <= 1.0, z / 2.0, (1.0 + np.log(np.maximum(z, 1.0))) / 2.0)
+    half = z / 2.0
+    large = z > 1.0
+    if large.any():
+        half[large] = (1.0 + np.log(z[large])) / 2.0
+    return np.asarray(half)

@@ -21,6 +21,13 @@ KERNELS = ("sketch", "raw")
 ESTIMATORS = ("hamming", "paper")
 SOLVERS = ("sinkhorn", "kept", "mrbcd")
 STOPS = ("marginal", "change")
+PRECISIONS = ("auto", "float32", "float64")
+ACCELERATIONS = ("anderson", "none")
+_SINGLE_TOLERANCE = 1e-6
+"""The smallest marginal error that a float32 kernel is asked for; its rounding is about a tenth of it."""
+
+_OWN = ("timeout", "memory", "threads")
+"""Options that each agent may choose for itself: they do not change the result."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,17 @@ class EOTOptions:
     stop: Literal["marginal", "change"] = "marginal"
     check_every: int = 10
     eta: float = 1.0
+    precision: Literal["auto", "float32", "float64"] = "auto"
+    """Of the kernel that sinkhorn stores; auto: float32 where tol is a marginal error of 1e-6 or more."""
+    acceleration: Literal["anderson", "none"] = "anderson"
+    """Of sinkhorn: Anderson mixing every third round, or plain steps."""
+    eps_scaling: bool = True
+    """Whether sinkhorn may start at a larger eps where potentials are many eps away."""
+    memory: int | None = None
+    """Bytes of kernel a source agent may hold, beyond which it computes its rows again in every round; by default its
+    share of half of the node's free memory. Does not change the result."""
+    threads: int | None = None
+    """Threads of an agent; by default its share of the node's cores. Does not change the result."""
     seed: int = 0
     reference: bool = False
     timeout: float = 300.0
@@ -63,7 +81,9 @@ class EOTOptions:
         _choice("estimator", self.estimator, ESTIMATORS)
         _choice("solver", self.solver, SOLVERS)
         _choice("stop", self.stop, STOPS)
-        for name in ("centre", "orthogonal", "correction", "match", "reference"):
+        _choice("precision", self.precision, PRECISIONS)
+        _choice("acceleration", self.acceleration, ACCELERATIONS)
+        for name in ("centre", "orthogonal", "correction", "match", "eps_scaling", "reference"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be True or False.")
         for name, most in (("bits", _MOST_BITS), ("pairs", _MOST_PAIRS)):
@@ -71,7 +91,7 @@ class EOTOptions:
                 raise InputError(f"{name} is {getattr(self, name)}; more than {most} make no sense.")
         for name in ("bits", "degree", "rounds", "check_every"):
             _at_least_one(name, getattr(self, name))
-        for name in ("neighbours", "pairs"):
+        for name in ("neighbours", "pairs", "threads", "memory"):
             if getattr(self, name) is not None:
                 _at_least_one(name, getattr(self, name))
         for name in ("eta", "timeout"):
@@ -90,6 +110,12 @@ class EOTOptions:
                 f"pairs is {self.pairs}, but only solver 'mrbcd' draws pairs; leave it out or use 'mrbcd'."
             )
 
+        if self.solver != "sinkhorn" and self.precision == "float32":
+            raise InputError(
+                f"precision is 'float32', but only solver 'sinkhorn' has it; '{self.solver}' works in float64, leave "
+                "it out."
+            )
+
     def _check_eps(self) -> None:
         if self.eps is not None and self.eps_scale is not None:
             raise InputError(f"eps is {self.eps} and eps_scale is {self.eps_scale}; give one of the two.")
@@ -98,8 +124,14 @@ class EOTOptions:
                 _positive(name, getattr(self, name))
 
     def shared(self) -> dict[str, object]:
-        """The options all agents must have alike: all but the patience of each."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "timeout"}
+        """The options all agents must have alike: all but the patience and the means of each."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _OWN}
+
+    @property
+    def single_precision(self) -> bool:
+        """Whether kernels are stored in float32."""
+        enough = self.stop == "marginal" and self.tol >= _SINGLE_TOLERANCE
+        return self.precision == "float32" or (self.precision == "auto" and self.solver == "sinkhorn" and enough)
 
     @property
     def scale(self) -> float | None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.errors import InputError
-from deot_mpi.kernel import Kernel, squared_distances
+from deot_mpi.kernel import Kernel, RawKernel, log_block
 from deot_mpi.protocol import Protocol
 from deot_mpi.result import ErrorDecomposition, ReferenceValues, Values
 from deot_mpi.roles import Role
@@ -84,7 +84,8 @@ def compare(
 ) -> tuple[ReferenceValues, ErrorDecomposition, float]:
     """Solve the three centralised problems, and the small ones behind tau, and decompose the error of ``reached``."""
     x, y = pooled.rows[Role.SOURCE], pooled.rows[Role.TARGET]
-    cost = squared_distances(x, y, eps)
+    raw = RawKernel(eps, x.shape[1])
+    cost = np.maximum(-eps * log_block(raw, raw.show(x), raw.show(y)), 0.0)
     inner = np.outer(pooled.shares[Role.SOURCE], pooled.shares[Role.TARGET])
     rows, columns = (pooled.owner[role] for role in Role)
 
@@ -92,7 +93,7 @@ def compare(
     communication = protocol.E[rows][:, columns] * inner
     central = solve_pooled(cost, storage, eps)
     exact = central if protocol.is_storage else solve_pooled(cost, communication, eps)
-    estimated = -eps * kernel.log_block(kernel.show(x), kernel.show(y))
+    estimated = -eps * log_block(kernel, kernel.show(x), kernel.show(y))
     same_kernel = np.allclose(estimated, cost, rtol=0.0, atol=1e-9 * cost.max(initial=0.0))
     approximate = exact if same_kernel else solve_pooled(estimated, communication, eps)
     tau = max(

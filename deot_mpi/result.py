@@ -41,6 +41,12 @@ class AgentSummary:
     neighbours: int
     marginal_error: float
     """L1, sum_n |(pi 1)_n - a_n| over its rows (sources) or columns (targets)."""
+    working_seconds: float
+    """CPU seconds it spent, not counting those burnt while waiting."""
+    waiting_seconds: float
+    """Seconds it waited for messages."""
+    peak_memory: int
+    """The largest memory its process has had so far, in bytes (resident)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class TracePoint:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Messages and bytes of one kind, measured, beside the paper's formula where it has one."""
+    """Messages and bytes of one kind, measured, beside what they should be by formula where there is one."""
 
     kind: str
     messages: int
@@ -140,7 +146,11 @@ class EOTResult:
     status: Status
     rounds: int
     seconds: float
+    """The rounds, from the first kernel entry to the last potential."""
     setup_seconds: float
+    """Before them: meeting, the mean, eps, and the exchange of what the kernel needs."""
+    values_seconds: float
+    """After them: the float64 check of the marginals and the values."""
     agents: tuple[AgentSummary, ...]
     protocol: ProtocolReport
     ledger: LedgerReport
@@ -185,6 +195,7 @@ class EOTResult:
             "rounds": self.rounds,
             "seconds": self.seconds,
             "setup_seconds": self.setup_seconds,
+            "values_seconds": self.values_seconds,
             "marginal_error": self.marginal_error,
             "agents": [asdict(agent) for agent in self.agents],
             "protocol": {

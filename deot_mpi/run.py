@@ -10,11 +10,11 @@ import sys
 import time
 import traceback
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, TextIO
 
 from mpi4py import MPI
-from threadpoolctl import threadpool_limits
 
 from deot_mpi import __version__
 from deot_mpi.agent import Agents
@@ -23,7 +23,7 @@ from deot_mpi.eot import solve_eot
 from deot_mpi.errors import DeotError, InputError
 from deot_mpi.exchange.join import agree, broadcast_text
 from deot_mpi.exchange.waiting import wait_all
-from deot_mpi.files import load_samples
+from deot_mpi.files import load_samples, load_start
 from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json
 from deot_mpi.report.plot import check_plot, draw_convergence
 from deot_mpi.result import EOTResult
@@ -40,8 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command line on every rank of COMM_WORLD. Returns the exit code, or ends all ranks."""
     comm = MPI.COMM_WORLD
     try:
-        with threadpool_limits(limits=1):
-            return _run(comm, sys.argv[1:] if argv is None else argv)
+        return _run(comm, sys.argv[1:] if argv is None else argv)
     except HelpWanted as wanted:
         text, stream, code = str(wanted), sys.stdout, 0
     except InputError as error:  # agreed on: every rank is here
@@ -65,13 +64,14 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     def load(agents: Agents) -> Samples:
         return _load(job.inputs, agents)
 
+    start = None if job.inputs.start is None else partial(load_start, job.inputs.start)
     if comm.rank == 0:
         from deot_mpi.report.terminal import ProgressLine  # only one rank speaks: the others start faster without
 
         with ProgressLine(job.outputs.progress, job.options.rounds, job.options.tol) as progress:
-            result = solve_eot(comm, role, load, job.options, progress)
+            result = solve_eot(comm, role, load, job.options, progress, start)
     else:
-        result = solve_eot(comm, role, load, job.options)
+        result = solve_eot(comm, role, load, job.options, start=start)
     _write(comm, job, replace(result, settings={**result.settings, **_provenance(job, sources)}))
     return 1 if result.status is Status.DIVERGED else 0
 
@@ -80,7 +80,7 @@ def _provenance(job: Job, sources: int) -> dict[str, object]:
     """What, with the options, makes a run repeatable."""
     inputs = {key: value for key, value in asdict(job.inputs).items() if key != "synthetic" and value is not None}
     if job.inputs.source is None:
-        inputs = asdict(job.inputs.synthetic)
+        inputs |= asdict(job.inputs.synthetic)
     return {"version": __version__, "sources": sources, **inputs}
 
 

@@ -7,8 +7,9 @@ their length.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numkong
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,11 +18,6 @@ from deot_mpi.samples import Floats
 
 Bits = NDArray[np.uint8]
 Estimator = Literal["hamming", "paper"]
-
-_WORD = 8
-"""Bytes of a machine word: packed rows are padded to it so that 64 bits are compared at once."""
-_CHUNK_WORDS = 1 << 18
-"""Words compared at once (2 MiB): keeps the temporary in cache."""
 
 
 def packed_bytes(bits: int) -> int:
@@ -55,24 +51,42 @@ def _projections(dimension: int, count: int, seed: int, block: int, orthogonal: 
 
 @dataclass(frozen=True)
 class Angles:
-    """Estimated angles phi between two sets of sketched samples, and the variance of each estimate."""
+    """The angles that a number of bits stands for, and the variance of each: one entry per count 0..Q."""
 
     phi: Floats
     variance: Floats
 
 
-def estimate_angles(
-    source: Bits, target: Bits, bits: int, dimension: int, estimator: Estimator, orthogonal: bool
-) -> Angles:
-    """The angle between every pair of rows from their packed bits.
+def angles_by_count(bits: int, dimension: int, estimator: Estimator, orthogonal: bool) -> Angles:
+    """What every possible count of bits says about the angle; a pair of sketches is looked up, not calculated.
 
     ``hamming``: pi ham(a, b)/Q. ``paper``: pi |1 - (2/Q) <a, b>| (eq. 10), from the same bits with more variance.
     """
-    if estimator == "hamming":
-        h = _count_bits(np.bitwise_xor, source, target) / bits
-    else:
-        h = np.abs(1.0 - (2.0 / bits) * _count_bits(np.bitwise_and, source, target))
+    h = np.arange(bits + 1) / bits
+    if estimator == "paper":
+        h = np.abs(1.0 - 2.0 * h)
     return Angles(np.pi * h, angle_variance(h, bits, dimension, estimator, orthogonal))
+
+
+class BitCounts:
+    """Counts of bits between the rows of two sets of packed sketches: ham(a, b), or <a, b> for the paper's estimator.
+
+    NumKong's popcount kernels do the work; <a, b> = (|a| + |b| - ham(a, b))/2 needs nothing else.
+    """
+
+    def __init__(self, source: Bits, target: Bits, estimator: Estimator) -> None:
+        self._source = np.ascontiguousarray(source)
+        self._target = numkong.hammings_pack(np.ascontiguousarray(target), dtype="uint1")
+        self._ones = None
+        if estimator == "paper":
+            self._ones = tuple(np.bitwise_count(bits).sum(axis=1, dtype=np.int64) for bits in (source, target))
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """The counts of source rows start..stop-1 with every target row."""
+        hamming: NDArray[Any] = np.asarray(numkong.hammings_packed(self._source[start:stop], self._target))
+        if self._ones is None:
+            return np.asarray(hamming)
+        return np.asarray((self._ones[0][start:stop, None] + self._ones[1][None, :] - hamming) // 2)
 
 
 def angle_variance(h: Floats, bits: int, dimension: int, estimator: Estimator, orthogonal: bool) -> Floats:
@@ -89,19 +103,3 @@ def angle_variance(h: Floats, bits: int, dimension: int, estimator: Estimator, o
         fill = (full * dimension**2 + rest**2) / (dimension * bits)
         spread = np.maximum(spread - fill * (np.sin(np.pi * h) / np.pi) ** 2, 0.0)
     return np.pi**2 / bits * spread
-
-
-def _count_bits(operation: np.ufunc, source: Bits, target: Bits) -> Floats:
-    """Number of set bits of ``operation`` for every pair of rows."""
-    a, b = _as_words(source), _as_words(target)
-    counts = np.empty((len(a), len(b)))
-    step = max(1, _CHUNK_WORDS // max(1, b.size))
-    for start in range(0, len(a), step):
-        joint = operation(a[start : start + step, None, :], b[None, :, :])
-        counts[start : start + step] = np.bitwise_count(joint).sum(axis=2, dtype=np.int64)
-    return counts
-
-
-def _as_words(packed: Bits) -> NDArray[np.uint64]:
-    padding = -packed.shape[1] % _WORD
-    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, padding)))).view(np.uint64)

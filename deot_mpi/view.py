@@ -15,25 +15,10 @@ from deot_mpi.block import KernelBlock
 from deot_mpi.roles import Role
 from deot_mpi.samples import Floats
 
-_TAU_ROUNDS, _TAU_TOLERANCE = 200, 1e-4
-"""When tau's small problems stop: F is within the tolerance squared of its supremum by then, in units of eps."""
-
-
-@dataclass(frozen=True)
-class EdgeValues:
-    """Sums over the edges of one source agent; added over the sources they give the problem's values."""
-
-    mass: float
-    """sum pi over the agent's rows: e_i once converged."""
-    transport_cost: float
-    """<C, pi>."""
-    entropy: float
-    """sum pi (log pi - 1) = -H(pi)."""
-
 
 @dataclass(frozen=True)
 class AgentView:
-    """What one agent knows: its role, eps, its rows' shares alpha, its part of E and its kernel blocks."""
+    """What one agent knows: its role, eps, its rows' shares alpha, its part of E (and kernel blocks)."""
 
     role: Role
     index: int
@@ -42,6 +27,7 @@ class AgentView:
     edge_weights: dict[int, float]
     """e_ij for each neighbour j."""
     blocks: dict[int, KernelBlock]
+    """The agent's kernel with each neighbour, for solvers that ask them one by one; empty for the one-pass solver."""
 
     @property
     def neighbours(self) -> tuple[int, ...]:
@@ -51,10 +37,6 @@ class AgentView:
     def marginal(self) -> float:
         """e_i: the mass E gives this agent."""
         return float(sum(self.edge_weights.values()))
-
-    def start(self) -> Floats:
-        """u = 0 (Algorithm 1, line 4)."""
-        return np.zeros(self.shares.size)
 
     def log_sums(self, neighbour: int, potential: Floats) -> Floats:
         """log sum_m beta_m exp((v_m - c_nm)/eps) for one neighbour's block of v."""
@@ -77,34 +59,3 @@ class AgentView:
     def linear_part(self, potential: Floats) -> float:
         """sum_n a_n u_n: the part of F that is linear in the agent's own block."""
         return self.marginal * float(self.shares @ potential)
-
-    def edge_values(self, potential: Floats, received: Mapping[int, Floats]) -> EdgeValues:
-        """Plan-weighted sums over all edges of this agent, from the plan itself (one pass over the blocks)."""
-        mass = transport = entropy = 0.0
-        for j, e in self.edge_weights.items():
-            block = self.blocks[j]
-            log_density = block.log_kernel + (potential / self.eps)[:, None] + (received[j] / self.eps)[None, :]
-            log_reference = np.log(e) + np.log(self.shares)[:, None] + block.log_shares[None, :]
-            plan = np.exp(log_reference + log_density)
-            mass += float(plan.sum())
-            transport -= self.eps * float(np.einsum("nm,nm->", plan, block.log_kernel))
-            entropy += float(np.einsum("nm,nm->", plan, log_reference + log_density - 1.0))
-        return EdgeValues(mass, transport, entropy)
-
-    def largest_local_distance(self) -> float:
-        """max_j W_eps(mu_i, gamma_j) over this agent's edges: its part of the paper's tau."""
-        return max((self._local_distance(j) for j in self.neighbours), default=-np.inf)
-
-    def _local_distance(self, neighbour: int) -> float:
-        block = self.blocks[neighbour]
-        backward = KernelBlock(np.ascontiguousarray(block.log_kernel.T), np.log(self.shares))
-        other_shares = np.exp(block.log_shares)
-        g = np.zeros(other_shares.size)
-        f = -block.log_sums(g)
-        for _ in range(_TAU_ROUNDS):
-            violation = g + backward.log_sums(f)
-            g = g - violation
-            if float(other_shares @ np.abs(np.expm1(violation))) < _TAU_TOLERANCE:
-                break
-            f = -block.log_sums(g)
-        return self.eps * (float(self.shares @ f) + float(other_shares @ g) - 1.0)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deot_mpi.sketch import angle_variance, estimate_angles, packed_bytes, sketch
+from deot_mpi.sketch import BitCounts, angle_variance, angles_by_count, packed_bytes, sketch
+
+
+def estimated(a: np.ndarray, b: np.ndarray, bits: int, dimension: int, estimator: str, orthogonal: bool) -> np.ndarray:
+    """The angle between every pair of rows."""
+    counts = BitCounts(a, b, estimator).rows(0, len(a))
+    return angles_by_count(bits, dimension, estimator, orthogonal).phi[counts]
 
 
 def pair_at_angle(phi: float, dimension: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -22,8 +28,8 @@ def test_hamming_counts_the_differing_bits(bits: int) -> None:
     plain_a, plain_b = (np.unpackbits(packed, axis=1)[:, :bits].astype(int) for packed in (a, b))
     differing = (plain_a[:, None, :] != plain_b[None, :, :]).sum(axis=2)
     common = (plain_a[:, None, :] & plain_b[None, :, :]).sum(axis=2)
-    hamming = estimate_angles(a, b, bits, 4, "hamming", False).phi
-    paper = estimate_angles(a, b, bits, 4, "paper", False).phi
+    hamming = estimated(a, b, bits, 4, "hamming", False)
+    paper = estimated(a, b, bits, 4, "paper", False)
     np.testing.assert_allclose(hamming, np.pi * differing / bits, rtol=1e-14)
     np.testing.assert_allclose(paper, np.pi * np.abs(1 - 2 * common / bits), rtol=1e-14, atol=1e-14)
 
@@ -48,9 +54,9 @@ def test_estimates_are_unbiased_with_the_stated_variance(estimator: str, orthogo
     dimension, bits, seeds = 24, 84, 1000  # three full blocks of projections and half of one
     x, y = pair_at_angle(phi, dimension, np.random.default_rng(5))
     found = np.array([
-        estimate_angles(
+        estimated(
             sketch(x, bits, s, orthogonal), sketch(y, bits, s, orthogonal), bits, dimension, estimator, orthogonal
-        ).phi.item()
+        ).item()
         for s in range(seeds)
     ])  # fmt: skip
     stated = angle_variance(np.array(phi / np.pi), bits, dimension, estimator, orthogonal).item()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
 from deot_mpi.exchange.ledger import Ledger
-from deot_mpi.exchange.waiting import wait_all
+from deot_mpi.exchange.waiting import arrivals, wait_all
 from deot_mpi.kinds import Kind
 from deot_mpi.samples import Floats
 
@@ -50,18 +50,17 @@ class Edges:
 
 
 class Channel:
-    """A repeated exchange of one vector per agent, planned once: persistent requests that are only started.
+    """A repeated exchange along the edges, planned once: persistent requests that are only started.
 
-    ``outgoing`` is the agent's own vector, the same for all its neighbours; ``incoming[j]`` holds the last one that
-    came from neighbour j. Use it in a ``with`` block: the requests are freed at its end.
+    ``outgoing[j]`` is what goes to neighbour j (the same array for all, or one each), ``incoming[j]`` holds the last
+    that came from it. Use it in a ``with`` block: the requests are freed at its end.
     """
 
-    def __init__(self, edges: Edges, kind: Kind, own_length: int, lengths: dict[int, int]) -> None:
+    def __init__(self, edges: Edges, kind: Kind, outgoing: dict[int, Floats], incoming: dict[int, Floats]) -> None:
         comm, self._edges, self._kind = edges.agents.comm, edges, kind
-        self.outgoing: Floats = np.zeros(own_length)
-        self.incoming: dict[int, Floats] = {j: np.zeros(lengths[j]) for j in edges.neighbours}
-        self._send = {j: comm.Send_init(self.outgoing, edges.rank(j), int(kind)) for j in edges.neighbours}
-        self._receive = {j: comm.Recv_init(self.incoming[j], edges.rank(j), int(kind)) for j in edges.neighbours}
+        self.outgoing, self.incoming = outgoing, incoming
+        self._send = {j: comm.Send_init(array, edges.rank(j), int(kind)) for j, array in outgoing.items()}
+        self._receive = {j: comm.Recv_init(array, edges.rank(j), int(kind)) for j, array in incoming.items()}
 
     def swap(self, send_to: Sequence[int], receive_from: Sequence[int]) -> None:
         """Start the sends and receives of this turn and complete them all."""
@@ -70,10 +69,18 @@ class Channel:
             self._receive[j].Start()
             requests.append(self._receive[j])
         for j in send_to:
-            self._edges.ledger.sent(self._kind, j, self.outgoing.nbytes)
+            self._edges.ledger.sent(self._kind, j, self.outgoing[j].nbytes)
             self._send[j].Start()
             requests.append(self._send[j])
         wait_all(requests, self._edges.timeout, lambda: self._edges._names(receive_from))
+
+    def arrivals(self, receive_from: Sequence[int]) -> Iterator[list[int]]:
+        """Receive from these neighbours and say who has arrived, batch by batch, while others are on the way."""
+        for j in receive_from:
+            self._receive[j].Start()
+        requests = [self._receive[j] for j in receive_from]
+        for batch in arrivals(requests, self._edges.timeout, lambda: self._edges._names(receive_from)):
+            yield [receive_from[k] for k in batch]
 
     def __enter__(self) -> Channel:
         return self

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from mpi4py import MPI
 
@@ -14,10 +15,23 @@ _EAGER_POLLS = 20
 """Polls that only yield the core: most messages of a round are there by then."""
 _NAP_SECONDS = 50e-6
 _LONGEST_NAP_SECONDS = 2e-3
+_NAP_SHARE = 0.05
+"""Naps are at most this share of the wait so far: who waits long may be woken late, by as little."""
 
 
 _abandoned: list[MPI.Request] = []
 """Requests that were waited for in vain. MPI may still write into their buffers, so they must outlive the failure."""
+
+
+@dataclass
+class Waited:
+    """What this process has spent waiting for others since it started."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+waited = Waited()
 
 
 def wait_all(requests: Sequence[MPI.Request], timeout: float, late: Callable[[], str]) -> None:
@@ -28,16 +42,40 @@ def wait_all(requests: Sequence[MPI.Request], timeout: float, late: Callable[[],
     ``late`` says, once it is too late, who was being waited for.
     """
     pending = list(requests)
-    if not pending:
+    if pending:
+        _poll(lambda: MPI.Request.Testall(pending), pending, timeout, late)
+
+
+def arrivals(requests: Sequence[MPI.Request], timeout: float, late: Callable[[], str]) -> Iterator[list[int]]:
+    """Places of the requests that have completed, batch by batch, until all have; waits as ``wait_all`` does."""
+    pending, left = list(requests), len(requests)
+    while left:
+        batch: list[int] = []
+
+        def some(batch: list[int] = batch) -> bool:
+            batch.extend(MPI.Request.Testsome(pending) or ())
+            return bool(batch)
+
+        _poll(some, pending, timeout, late)
+        left -= len(batch)
+        yield sorted(batch)
+
+
+def _poll(done: Callable[[], bool], pending: list[MPI.Request], timeout: float, late: Callable[[], str]) -> None:
+    if done():
         return
-    nap, polls, deadline = _NAP_SECONDS, 0, time.monotonic() + timeout
-    while not MPI.Request.Testall(pending):
-        polls += 1
-        if polls < _EAGER_POLLS:
-            os.sched_yield()
-            continue
-        if time.monotonic() > deadline:
-            _abandoned.extend(pending)
-            raise ExchangeTimeoutError(f"no message within {timeout:g} s from {late()}; it may be stuck or gone.")
-        time.sleep(nap)
-        nap = min(_LONGEST_NAP_SECONDS, nap * 1.5)
+    started, cpu_started, polls = time.monotonic(), time.thread_time(), 0
+    try:
+        while not done():
+            polls += 1
+            if polls < _EAGER_POLLS:
+                os.sched_yield()
+                continue
+            so_far = time.monotonic() - started
+            if so_far > timeout:
+                _abandoned.extend(pending)
+                raise ExchangeTimeoutError(f"no message within {timeout:g} s from {late()}; it may be stuck or gone.")
+            time.sleep(min(max(_NAP_SECONDS, _NAP_SHARE * so_far), _LONGEST_NAP_SECONDS))
+    finally:
+        waited.seconds += time.monotonic() - started
+        waited.cpu_seconds += time.thread_time() - cpu_started

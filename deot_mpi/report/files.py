@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 
 from deot_mpi.errors import InputError
+from deot_mpi.files import potential_file
 from deot_mpi.result import EOTResult
 
 
@@ -66,10 +67,9 @@ def write_json(result: EOTResult, path: str) -> None:
 
 
 def save_potential(result: EOTResult, folder: str) -> None:
-    """This agent's block of u or v (cost units), as ``source-0003.npz`` or ``target-0003.npz``."""
-    path = Path(folder) / f"{result.role.value}-{result.index:04d}.npz"
+    """This agent's block of u or v, in cost units."""
     write_whole(
-        path,
+        potential_file(folder, result.role, result.index),
         lambda file: np.savez(
             file,
             potential=result.potential,

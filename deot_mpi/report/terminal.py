@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -124,8 +125,17 @@ def _run_table(result: EOTResult) -> Table:
     where = f" (tau on {protocol.tau_pairs})" if not protocol.is_storage else ""
     mismatch = f"sigma {protocol.sigma:.3g}, tau sigma {bound}{where}"
     table.add_row("protocol E", Text(f"{protocol.name}: {protocol.edges} edges, {connected}, {mismatch}"))
-    table.add_row("seconds", f"{result.setup_seconds:.2f} to set up, {result.seconds:.2f} to solve")
+    table.add_row("seconds", _seconds(result))
+    peak = sum(agent.peak_memory for agent in result.agents)
+    most = max(agent.peak_memory for agent in result.agents)
+    table.add_row("peak memory", f"{peak / 1e6:.0f} MB over all agents, {most / 1e6:.0f} MB the largest")
     return table
+
+
+def _seconds(result: EOTResult) -> str:
+    parts = f"{result.setup_seconds:.2f} to set up, {result.seconds:.2f} to solve, {result.values_seconds:.2f} to check"
+    waiting = np.mean([agent.waiting_seconds for agent in result.agents])
+    return f"{parts}; agents waited {waiting:.2f} on average"
 
 
 def _count(result: EOTResult, role: str) -> str:
@@ -149,7 +159,7 @@ def _errors_table(result: EOTResult) -> Table:
 
 def _ledger_table(result: EOTResult) -> Table:
     table = Table(title="Ledger: what was sent", title_justify="left")
-    for column in ("kind", "messages on edges", "bytes on edges", "the paper's formula", "bytes in collectives"):
+    for column in ("kind", "messages on edges", "bytes on edges", "by formula", "bytes in collectives"):
         table.add_column(column, justify="left" if column == "kind" else "right")
     for row in result.ledger.by_kind:
         if row.messages or row.collectives:

@@ -1,18 +1,31 @@
-"""What all solvers share: setup, one step (a round), a measurement, and the run with its stopping rule."""
+"""What all solvers share: setup, one step (a round), a measurement, the run with its stopping rule, the last word."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol
 
 import numpy as np
 
+from deot_mpi.rowblock import RowBlock
 from deot_mpi.samples import Floats
+from deot_mpi.solvers.anderson import Anderson
 from deot_mpi.view import AgentView
+
+LARGEST_EXPONENT = 1e11
+"""Largest potential/eps: beyond it a marginal is off by more than 1e-5 through rounding alone."""
+
+
+def too_small(owner: str, largest: float, eps: float) -> str:
+    """The sentence for an eps that vanishes in the rounding of the potentials."""
+    return (
+        f"{owner}: one of its samples is {largest:.1e} eps (eps = {eps:g}) away from the nearest sample of the other "
+        f"domain, and doubles have no digits left; use eps of {largest * eps / LARGEST_EXPONENT:.1e} or more."
+    )
 
 
 class Status(StrEnum):
@@ -28,7 +41,7 @@ class Status(StrEnum):
         return {
             Status.MARGINAL: "converged: marginal error below tol",
             Status.CHANGE: "converged: potentials changed by less than tol",
-            Status.ROUNDS: "stopped: all rounds used",
+            Status.ROUNDS: "stopped early: all rounds used, not converged",
             Status.DIVERGED: "diverged: the objective is not finite",
         }[self]
 
@@ -38,12 +51,14 @@ class Status(StrEnum):
 
 
 class Channel(Protocol):
-    """A repeated exchange of one vector per agent along the edges (``exchange.edges.Channel``)."""
+    """A repeated exchange of one vector per edge and direction (``exchange.edges.Channel``)."""
 
-    outgoing: Floats
+    outgoing: dict[int, Floats]
     incoming: dict[int, Floats]
 
     def swap(self, send_to: Sequence[int], receive_from: Sequence[int]) -> None: ...
+
+    def arrivals(self, receive_from: Sequence[int]) -> Iterator[list[int]]: ...
 
 
 @dataclass
@@ -55,9 +70,25 @@ class SolverState:
     moves: deque[float] = field(default_factory=deque)
     """max_n |u_n(t) - u_n(t-1)| / eps of the agent's last moves, over the step size where the solver has one."""
     seen_error: float = 0.0
-    """The agent's part of the marginal error just before its last move, as far as its sums were fresh."""
+    """The agent's part of the marginal error as last seen: at these potentials, or just before its last move."""
     kept: dict[int, Floats] = field(default_factory=dict)
     """The last log-sums computed for each neighbour, where the solver keeps them."""
+    temperature: float = 1.0
+    """The stage of eps-scaling: the solver works on temperature * eps."""
+    stage_round: int = 0
+    """Rounds since the stage began."""
+    exact_columns: bool = False
+    """Whether the next round repeats the last one with column sums in the log domain."""
+    violation: Floats | None = None
+    """A target's log-violation at its potential: what its next move undoes."""
+    mixer: Anderson = field(default_factory=Anderson)
+    best: tuple[float, Floats, Floats] | None = None
+    """Error, potential and violation of the best tally since the last restart."""
+    halved_error: float = np.inf
+    halved_round: int = 0
+    """The total error when it was last found halved, and when that was."""
+    total_error: float = np.inf
+    """The marginal error over all agents, when it was last added up between checks."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +98,21 @@ class Measure:
     objective: float
     error: float
     change: float
+
+
+@dataclass(frozen=True)
+class Closing:
+    """One agent's part of the final values, exact at its last potentials; to be added over the agents."""
+
+    linear: float = 0.0
+    """sum_n a_n u_n."""
+    error: float = 0.0
+    """Its part of the L1 marginal error."""
+    mass: float = 0.0
+    """sum pi over a source's rows; 0 for targets, as the two below."""
+    transport_cost: float = 0.0
+    entropy: float = 0.0
+    """sum pi (log pi - 1)."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +126,15 @@ class Rule:
 
     def due(self, round_: int) -> bool:
         """Every ``check_every`` rounds, at the end, and early on, where most of the way is made."""
-        return round_ % self.check_every == 0 or round_ == self.rounds or round_ in (1, 2, 5)
+        return round_ % self.check_every == 0 or round_ >= self.rounds or round_ in (1, 2, 5)
 
-    def status(self, round_: int, total: Measure) -> Status | None:
+    def status(self, round_: int, total: Measure, settled: bool) -> Status | None:
         """The same decision on every rank, since ``total`` is."""
         if not np.isfinite(total.objective):
             return Status.DIVERGED
-        if self.stop == "marginal" and total.error <= self.tol:
+        if settled and self.stop == "marginal" and total.error <= self.tol:
             return Status.MARGINAL
-        if self.stop == "change" and total.change <= self.tol:
+        if settled and self.stop == "change" and total.change <= self.tol:
             return Status.CHANGE
         return Status.ROUNDS if round_ >= self.rounds else None
 
@@ -96,18 +142,21 @@ class Rule:
 class Solver(ABC):
     """A solver for one agent. ``setup`` makes the state, ``step`` does one round, ``run`` goes on to the end.
 
-    ``channel`` carries the rounds' potentials, ``probe`` those sent only to measure; they are counted apart.
+    ``rows`` is a source's row block (None for targets). ``channel`` carries the rounds' potentials, ``probe`` what is
+    sent only to measure; they are counted apart.
     """
 
-    def __init__(self, view: AgentView, channel: Channel, probe: Channel) -> None:
-        self.view, self.channel, self.probe = view, channel, probe
+    def __init__(self, view: AgentView, rows: RowBlock | None, channel: Channel, probe: Channel) -> None:
+        self.view, self.rows, self.channel, self.probe = view, rows, channel, probe
 
     window = 1
     """Moves that count for the change: as many as it takes until every neighbour has been heard."""
 
-    def setup(self) -> SolverState:
+    def setup(self, start: Floats | None = None) -> SolverState:
+        """The state before the first round: u = 0 (Algorithm 1, line 4), or potentials of an earlier run."""
         unknown = [np.inf] * self.window if self.view.neighbours else [0.0]  # nobody has converged before moving
-        return SolverState(self.view.start(), moves=deque(unknown, maxlen=self.window))
+        potential = np.zeros(self.view.shares.size) if start is None else start.copy()
+        return SolverState(potential, moves=deque(unknown, maxlen=self.window))
 
     @abstractmethod
     def step(self, state: SolverState) -> None:
@@ -116,8 +165,7 @@ class Solver(ABC):
     def measure(self, state: SolverState) -> Measure:
         """This agent's part of F and of the L1 marginal error at the current potentials, from one exchange."""
         view = self.view
-        self.probe.outgoing[:] = state.potential
-        self.probe.swap(view.neighbours, view.neighbours)
+        self.exchange(self.probe, state.potential)
         if not view.neighbours:
             return Measure(0.0, 0.0, 0.0)
         sums = {j: view.log_sums(j, self.probe.incoming[j]) for j in view.neighbours}
@@ -128,18 +176,56 @@ class Solver(ABC):
         # Each role reports the plan's mass from its own side; half of each is the mass once.
         return Measure(view.linear_part(state.potential) - 0.5 * view.eps * mass, error, max(state.moves))
 
-    def run(self, rule: Rule, total: Callable[[int, Measure], Measure]) -> tuple[SolverState, Status]:
+    def run(self, state: SolverState, rule: Rule, total: Callable[[int, Measure], Measure]) -> Status:
         """Rounds until the rule ends them. ``total`` adds a measurement over all agents (and may record it)."""
-        state = self.setup()
         status: Status | None = None
         while status is None:
             self.step(state)
             state.round += 1
-            if rule.due(state.round):
-                status = rule.status(state.round, total(state.round, self.measure(state)))
-        return state, status
+            if rule.due(state.round) or self.reached(state, rule):
+                status = rule.status(state.round, total(state.round, self.measure(state)), self.settled(state))
+        return status
+
+    def reached(self, state: SolverState, rule: Rule) -> bool:
+        """Whether the rounds themselves have shown, to all agents alike, that it is time to look."""
+        return False
+
+    def settled(self, state: SolverState) -> bool:
+        """Whether the solver works on the problem itself by now, not on an easier one on the way."""
+        return True
+
+    def sharpen(self, state: SolverState) -> bool:
+        """Go on with more precision, if there is more to be had; the same answer on every rank."""
+        return False
+
+    def finish(self, state: SolverState) -> Closing:
+        """This agent's part of the final values at its last potentials, from one exchange."""
+        view = self.view
+        self.exchange(self.probe, state.potential)
+        if not view.neighbours:
+            return Closing()
+        linear = view.linear_part(state.potential)
+        with np.errstate(over="ignore", invalid="ignore"):  # a diverged run has infinite values, and says so
+            if self.rows is None:
+                sums = {j: view.log_sums(j, self.probe.incoming[j]) for j in view.neighbours}
+                return Closing(linear, view.marginal_error(view.log_violation(state.potential, sums)))
+            others = np.concatenate([self.probe.incoming[j] for j in view.neighbours])
+            found = self.rows.evaluate(state.potential / view.eps, others / view.eps, settle=False)
+            error = view.marginal_error(found.log_rows)
+        return Closing(linear, error, found.mass, -view.eps * found.log_kernel, found.entropy)
+
+    def exchange(self, channel: Channel, potential: Floats) -> None:
+        """Send a potential to all neighbours and receive theirs."""
+        load(channel, potential)
+        channel.swap(self.view.neighbours, self.view.neighbours)
 
     def move(self, state: SolverState, potential: Floats, rate: float = 1.0) -> None:
         """Put a new potential in place and note how far it went, in steps of ``rate``."""
         state.moves.append(float(np.abs(potential - state.potential).max(initial=0.0)) / (rate * self.view.eps))
         state.potential = potential
+
+
+def load(channel: Channel, potential: Floats) -> None:
+    """Put one vector into all outgoing buffers (which may be one and the same)."""
+    for buffer in channel.outgoing.values():
+        buffer[:] = potential

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from deot_mpi.rowblock import RowBlock
 from deot_mpi.samples import Floats
-from deot_mpi.solvers.base import Channel, Solver, SolverState
+from deot_mpi.solvers.base import Channel, Solver, SolverState, load
 from deot_mpi.solvers.schedule import SampledSchedule
 from deot_mpi.view import AgentView
 
@@ -21,14 +22,20 @@ class MRBCD(Solver):
     """
 
     def __init__(
-        self, view: AgentView, channel: Channel, probe: Channel, schedule: SampledSchedule, eta: float
+        self,
+        view: AgentView,
+        rows: RowBlock | None,
+        channel: Channel,
+        probe: Channel,
+        schedule: SampledSchedule,
+        eta: float,
     ) -> None:
-        super().__init__(view, channel, probe)
+        super().__init__(view, rows, channel, probe)
         self._schedule, self._eta = schedule, eta
 
     def step(self, state: SolverState) -> None:
         turn = self._schedule.next()
-        self.channel.outgoing[:] = state.potential
+        load(self.channel, state.potential)
         self.channel.swap(turn.send_to, turn.receive_from)  # Algorithm 1, lines 8 and 10
         if not turn.factors:
             return

@@ -48,8 +48,8 @@ class RecordingRequest(MPI.Prequest):
 
 #: Calls that move no data of the caller's.
 SILENT = {
-    "Idup", "Split", "Free", "Irecv", "Recv_init", "Get_rank", "Get_size", "rank", "size", "Ibarrier", "Barrier",
-    "handle", "group", "name", "topology",
+    "Idup", "Split", "Split_type", "Free", "Irecv", "Recv_init", "Get_rank", "Get_size", "rank", "size", "Ibarrier",
+    "Barrier", "handle", "group", "name", "topology",
 }  # fmt: skip
 RECORDED = {"Isend", "Send_init", "Iallreduce", "Ireduce", "Ibcast", "Igatherv"}
 
@@ -76,6 +76,10 @@ class RecordingComm(MPI.Intracomm):
     def Split(self, color: int = 0, key: int = 0) -> RecordingComm:  # noqa: N802
         self.record.held += 1
         return RecordingComm(super().Split(color, key)).recording(self.record)
+
+    def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> RecordingComm:  # noqa: N802
+        self.record.held += 1
+        return RecordingComm(super().Split_type(split_type, key)).recording(self.record)
 
     def Free(self) -> None:  # noqa: N802
         self.record.held -= 1

@@ -12,6 +12,7 @@ import deot_mpi
 from deot_mpi import EOTOptions, EOTResult, InputError
 from deot_mpi.kinds import Kind
 from deot_mpi.protocol.graphs import GRAPHS
+from deot_mpi.solvers.sinkhorn import TALLY_SIZE
 
 
 def run(comm: MPI.Intracomm, rows: np.ndarray, count: int, **options: object) -> tuple[EOTResult, list[Sent]]:
@@ -95,12 +96,14 @@ def test_only_named_collectives_leave_the_edges(comm: MPI.Intracomm) -> None:
     numbers_per_agent = {
         4,  # sizes; later objective, error, change, bytes at a check
         5,  # the final values
-        1,  # the largest local distance
+        3,  # time worked and waited, memory
+        1,  # the largest local distance; whether there is a potential to start from
         kinds * agents * 2 + kinds * 2,  # the ledger itself
     }
     allowed = {8 * m * n for m in members for n in numbers_per_agent}
     allowed |= {comm.size, 4 * comm.size, 8, 16 * options}  # roles, agreements, exponents, options
     allowed |= {8 * 6, 8 * 14}  # masked sums: the mean; the moments behind --eps-scale
+    allowed |= {8 * 2, 8 * comm.size * TALLY_SIZE}  # agents on a node; error and Anderson's inner products
     for message in sent:
         if message.destination is None:
             assert len(message.content) in allowed, (message.call, len(message.content))
@@ -121,9 +124,13 @@ def test_the_search_finds_samples_where_they_are_sent(comm: MPI.Intracomm) -> No
     """The raw kernel must trip the same search: otherwise the proof above proves nothing."""
     count = comm.size // 2
     blocks = [scattered(20, rank, count, dimension=6, base=5) for rank in range(comm.size)]
-    _, sent = run(comm, blocks[comm.rank], count, kernel="raw", rounds=5, centre=False)
+    bare = {"kernel": "raw", "rounds": 5, "centre": False}
+    _, sent = run(comm, blocks[comm.rank], count, solver="kept", **bare)
     assert any(holds_samples(m.content, blocks[comm.rank], np.zeros(6)) for m in sent)
-    _, sent = run(comm, blocks[comm.rank], count, kernel="raw", rounds=5)
+    _, sent = run(comm, blocks[comm.rank], count, **bare)  # one pass: the targets' samples go, the sources' stay
+    is_target = comm.rank >= count
+    assert any(holds_samples(m.content, blocks[comm.rank], np.zeros(6)) for m in sent) == is_target
+    _, sent = run(comm, blocks[comm.rank], count, kernel="raw", rounds=5, solver="kept")
     centre = pooled_centre(comm, count, blocks)
     shown = np.concatenate([np.frombuffer(m.content, dtype=np.float64) for m in sent if m.call == "Isend"])
     shown = shown[np.isfinite(shown)]  # masks read as doubles may be anything
@@ -166,16 +173,18 @@ def test_ledger_agrees_with_the_papers_formulas(comm: MPI.Intracomm) -> None:
     sizes = np.array([len(scattered(21, rank, count, dimension=4, base=5)) for rank in range(comm.size)])
     n, m, sources, targets = sizes[:count].sum(), sizes[count:].sum(), count, comm.size - count
     crossing = sources * m + targets * n  # IM + JN
-    raw, _ = run(comm, rows, count, kernel="raw", rounds=30, tol=0.0)
-    assert raw.ledger.of(Kind.SAMPLES).bytes == 8 * 4 * crossing
-    assert raw.ledger.of(Kind.POTENTIALS).bytes == 8 * 30 * crossing
-    sketch, _ = run(comm, rows, count, bits=100, rounds=30, tol=0.0)
-    assert sketch.ledger.of(Kind.SKETCH).bytes == 13 * crossing
-    assert sketch.ledger.of(Kind.NORMS).bytes == 8 * crossing
-    assert sketch.ledger.of(Kind.SAMPLES).messages == 0
-    for row in sketch.ledger.by_kind:
-        if row.formula_bytes is not None and row.kind != "objectives":
-            assert row.bytes == row.formula_bytes
+    one_way = sources * m  # the one-pass solver: samples or sketches go from targets to sources only
+    for solver, shown, per_round in (("kept", crossing, crossing), ("sinkhorn", one_way, 2 * one_way)):
+        raw, _ = run(comm, rows, count, kernel="raw", rounds=30, tol=0.0, solver=solver)
+        assert raw.ledger.of(Kind.SAMPLES).bytes == 8 * 4 * shown
+        assert raw.ledger.of(Kind.POTENTIALS).bytes == 8 * 30 * per_round
+        sketch, _ = run(comm, rows, count, bits=100, rounds=30, tol=0.0, solver=solver)
+        assert sketch.ledger.of(Kind.SKETCH).bytes == 13 * shown
+        assert sketch.ledger.of(Kind.NORMS).bytes == 8 * shown
+        assert sketch.ledger.of(Kind.SAMPLES).messages == 0
+        for row in sketch.ledger.by_kind:
+            if row.formula_bytes is not None and row.kind != "objectives":
+                assert row.bytes == row.formula_bytes
     ring, _ = run(comm, rows, count, protocol="ring", solver="kept", neighbours=4, rounds=12, tol=0.0)
     assert ring.ledger.of(Kind.POTENTIALS).bytes == ring.ledger.of(Kind.POTENTIALS).formula_bytes
     equal = np.ones((6, 2)) + comm.rank

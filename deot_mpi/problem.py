@@ -1,0 +1,211 @@
+"""From a setting and a kernel to what an agent computes with: its view, its rows of the kernel, its solver."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from deot_mpi.block import KernelBlock
+from deot_mpi.errors import InputError
+from deot_mpi.exchange.edges import Channel
+from deot_mpi.exchange.node import agents_on_node
+from deot_mpi.kernel import Kernel, Shown, log_block, stacked
+from deot_mpi.kinds import Kind
+from deot_mpi.options import EOTOptions
+from deot_mpi.resources import memory_for, threads_for
+from deot_mpi.roles import Role
+from deot_mpi.rowblock import RowBlock
+from deot_mpi.samples import Floats
+from deot_mpi.setting import Setting
+from deot_mpi.solvers import MRBCD, KeptSums, Sinkhorn, Solver
+from deot_mpi.solvers.anderson import Anderson
+from deot_mpi.solvers.base import LARGEST_EXPONENT, too_small
+from deot_mpi.solvers.schedule import CyclicSchedule, SampledSchedule
+from deot_mpi.view import AgentView
+
+_TAU_ROUNDS, _TAU_STAGE_TOLERANCE, _TAU_TOLERANCE = 500, 1e-2, 1e-4
+"""When tau's small problems stop: F is within the tolerance squared of its supremum by then, in units of eps."""
+_NEAR, _FAR = 50.0, 300.0
+"""Nats: problems that are further away than the first start at a larger eps, column sums beyond the second are taken in
+the log domain."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one agent holds once the kernel's exchange is over."""
+
+    view: AgentView
+    rows: RowBlock | None
+    """A source's rows of the kernel; None for targets and for sources without neighbours."""
+    own: Shown
+    shown: dict[int, Shown]
+    """What the neighbours have shown; empty for targets of the one-pass solver."""
+    shares: dict[int, Floats]
+    """beta of each neighbour."""
+
+
+def build(setting: Setting, kernel: Kernel, eps: float, options: EOTOptions) -> Holding:
+    """Exchange what the kernel shows along the edges, once (Algorithm 2), and build this agent's part of log K.
+
+    With the one-pass solver only targets show something; otherwise both roles do, and each holds its own blocks.
+    """
+    role, edges = setting.agents.role, setting.edges
+    one_pass = options.solver == "sinkhorn"
+    own = kernel.show(setting.rows)
+    counts = {j: int(setting.sizes.counts[role.other][j]) for j in edges.neighbours}
+    listens, speaks = (role is Role.SOURCE or not one_pass), (role is Role.TARGET or not one_pass)
+    shown = {j: kernel.blank(count) for j, count in counts.items()} if listens else {}
+    for kind in own:
+        outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(own[kind])) if speaks else {}
+        edges.swap_each(kind, outgoing, {j: part[kind] for j, part in shown.items()})
+    shares: dict[int, Floats] = {j: np.full(count, 1.0 / count) for j, count in counts.items()} if listens else {}
+    if setting.sizes.weighted:
+        outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(setting.samples.shares)) if speaks else {}
+        edges.swap_each(Kind.WEIGHTS, outgoing, dict(shares))
+    weights = setting.protocol.weights(role, setting.agents.index)
+    view = AgentView(
+        role=role,
+        index=setting.agents.index,
+        eps=eps,
+        shares=setting.samples.shares,
+        edge_weights={j: float(weights[j]) for j in edges.neighbours},
+        blocks={} if one_pass else _blocks(role, kernel, own, shown, shares),
+    )
+    on_node = agents_on_node(setting.agents, setting.ledger, options.timeout)
+    workers = on_node[Role.SOURCE] if one_pass else sum(on_node.values())
+    threads = options.threads or threads_for(workers)
+    memory = memory_for(workers) if options.memory is None else float(options.memory)
+    rows = None
+    if role is Role.SOURCE and edges.neighbours:
+        rows = _row_block(view, kernel, own, shown, shares, options, memory if one_pass else 0.0, threads)
+    return Holding(view, rows, own, shown, shares)
+
+
+def _blocks(
+    role: Role, kernel: Kernel, own: Shown, shown: dict[int, Shown], shares: dict[int, Floats]
+) -> dict[int, KernelBlock]:
+    blocks = {}
+    for j, theirs in shown.items():
+        if role is Role.SOURCE:
+            log_kernel = log_block(kernel, own, theirs)
+        else:
+            log_kernel = np.ascontiguousarray(log_block(kernel, theirs, own).T)
+        blocks[j] = KernelBlock(log_kernel, np.log(shares[j]))
+    return blocks
+
+
+def _row_block(
+    view: AgentView,
+    kernel: Kernel,
+    own: Shown,
+    shown: dict[int, Shown],
+    shares: dict[int, Floats],
+    options: EOTOptions,
+    memory: float,
+    threads: int,
+) -> RowBlock:
+    ends = np.cumsum([shares[j].size for j in view.neighbours])
+    columns = {j: slice(int(end) - shares[j].size, int(end)) for j, end in zip(view.neighbours, ends, strict=True)}
+    log_weights = [np.log(e / view.marginal) + np.log(shares[j]) for j, e in view.edge_weights.items()]
+    return RowBlock(
+        kernel.pairs(own, stacked([shown[j] for j in view.neighbours])),
+        np.concatenate(log_weights),
+        columns,
+        view.shares,
+        view.marginal,
+        precision="float32" if options.single_precision else "float64",
+        memory=memory,
+        threads=threads,
+    )
+
+
+def make_solver(setting: Setting, holding: Holding, channel: Channel, probe: Channel, options: EOTOptions) -> Solver:
+    protocol, view, rows = setting.protocol, holding.view, holding.rows
+    if options.solver == "sinkhorn":
+
+        def tally(row: Floats) -> dict[Role, Floats]:
+            tables = setting.collectives.tally(Kind.CONTROL, row)
+            return {role: tables.of(role) for role in Role}
+
+        return Sinkhorn(
+            view,
+            rows,
+            channel,
+            probe,
+            tally,
+            accelerate=options.acceleration == "anderson",
+            scaling=options.eps_scaling,
+            single_precision=options.single_precision,
+        )
+    if options.solver == "kept":
+        return KeptSums(view, rows, channel, probe, CyclicSchedule(protocol, view.role, view.index, options.neighbours))
+    schedule = SampledSchedule(protocol, view.role, view.index, options.neighbours, options.pairs, options.seed)
+    return MRBCD(view, rows, channel, probe, schedule, options.eta)
+
+
+def make_channel(setting: Setting, view: AgentView, kind: Kind, options: EOTOptions) -> Channel:
+    """Both ways along every edge: a block of potentials, or (one-pass sources) sums for the neighbour's columns."""
+    neighbours, own = view.neighbours, view.shares.size
+    counts = {j: int(setting.sizes.counts[view.role.other][j]) for j in neighbours}
+    if options.solver == "sinkhorn":
+        lengths = dict.fromkeys(neighbours, own) if view.role is Role.TARGET else counts
+    else:
+        lengths = counts
+    outgoing = dict.fromkeys(neighbours, np.zeros(own))
+    if options.solver == "sinkhorn" and view.role is Role.SOURCE:
+        outgoing = {j: np.zeros(length) for j, length in lengths.items()}
+    return Channel(setting.edges, kind, outgoing, {j: np.zeros(length) for j, length in lengths.items()})
+
+
+def check_resolution(view: AgentView, owner: str) -> None:
+    """Refuse an eps that vanishes in the rounding of the potentials, which are as large as a row's smallest cost."""
+    if not view.blocks:
+        return
+    nearest = np.max([block.log_kernel.max(axis=1) for block in view.blocks.values()], axis=0)
+    largest = float(-nearest.min())
+    if not largest < LARGEST_EXPONENT:
+        raise InputError(too_small(owner, largest, view.eps))
+
+
+def largest_local_distance(holding: Holding, kernel: Kernel) -> float:
+    """max_j W_eps(mu_i, gamma_j) over a source agent's edges: its part of the paper's tau."""
+    view, shares = holding.view, holding.shares
+    return max((
+        view.eps * local_distance(
+            RowBlock(kernel.pairs(holding.own, theirs), np.log(shares[j]), {j: slice(None)}, view.shares, 1.0),
+            view.shares,
+            shares[j],
+        )
+        for j, theirs in holding.shown.items()
+    ), default=-np.inf)  # fmt: skip
+
+
+def local_distance(rows: RowBlock, alpha: Floats, beta: Floats) -> float:
+    """sup F / eps between two single agents: the one-pass solver, accelerated and eps-scaled, without a message."""
+    g = np.zeros(beta.size)
+    farthest = float(np.abs(rows.exact_log_sums(rows.sweep(g)[0])).max())
+    temperature = float(4 ** max(0, math.ceil(math.log(farthest / _NEAR, 4)))) if farthest > _NEAR else 1.0
+    while True:
+        rows.temper(temperature)
+        f, g = _stage(rows, g / temperature, beta, _TAU_TOLERANCE if temperature == 1.0 else _TAU_STAGE_TOLERANCE)
+        if temperature == 1.0:
+            return float(alpha @ f + beta @ g) - 1.0
+        g, temperature = g * temperature, temperature / 4.0
+
+
+def _stage(rows: RowBlock, g: Floats, beta: Floats, tolerance: float) -> tuple[Floats, Floats]:
+    mixer = Anderson()
+    for round_ in range(_TAU_ROUNDS):
+        f, sums = rows.sweep(g)
+        if np.abs(g + sums).max() > _FAR:
+            sums = rows.exact_log_sums(f)
+        violation = g + sums
+        if float(beta @ np.abs(np.expm1(violation))) < tolerance:
+            break
+        mixer.remember(g, -violation)
+        if round_ % 3 == 2:
+            mixer.solve(mixer.products(beta))
+        g = g + mixer.step(-violation)
+    return rows.sweep(g)[0], g

@@ -1,0 +1,76 @@
+"""Anderson's mixing for a fixed-point iteration whose vector is scattered over agents."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from deot_mpi.samples import Floats
+
+DEPTH = 10
+"""Differences kept. 5 took a fifth more rounds in trials, 20 and 40 no fewer than 10."""
+PRODUCTS = DEPTH * (DEPTH + 1) // 2 + DEPTH
+"""Numbers in ``Anderson.products``."""
+_RIDGE = 1e-10
+"""Relative to the Gram matrix's trace: differences become parallel near the end, and float32 has noise."""
+_LONGEST_CORRECTION = 10.0
+"""Nats: an extrapolation beyond this says more about the history than about the fixed point."""
+
+
+class Anderson:
+    """g' = g + r - sum_k c_k (dg_k + dr_k), with c minimising || r - sum_k c_k dr_k ||, over the last differences.
+
+    r is the residual of the plain step. An agent has its own part of all these vectors; only inner products need
+    adding up over the agents, and they are all that leaves it.
+    """
+
+    def __init__(self) -> None:
+        self._points: deque[Floats] = deque(maxlen=DEPTH + 1)
+        self._residuals: deque[Floats] = deque(maxlen=DEPTH + 1)
+        self._coefficients: Floats | None = None
+
+    def forget(self) -> None:
+        self._points.clear()
+        self._residuals.clear()
+        self._coefficients = None
+
+    def remember(self, point: Floats, residual: Floats) -> None:
+        self._points.append(point)
+        self._residuals.append(residual)
+        self._coefficients = None
+
+    def products(self, weights: Floats) -> Floats:
+        """This agent's part of <dr_k, dr_l> (upper triangle) and <dr_k, r>, in the metric of the weights."""
+        flat = np.zeros(PRODUCTS)
+        count = len(self._residuals) - 1
+        if count < 1:
+            return flat
+        residuals = np.array(self._residuals)
+        differences = np.diff(residuals, axis=0)
+        weighted = differences * weights
+        gram = np.zeros((DEPTH, DEPTH))
+        gram[:count, :count] = weighted @ differences.T
+        flat[:-DEPTH] = gram[np.triu_indices(DEPTH)]
+        flat[-DEPTH : count - DEPTH or None] = weighted @ residuals[-1]
+        return flat
+
+    def solve(self, products: Floats) -> None:
+        """Find the coefficients from the products added over all agents; used by the next ``step``."""
+        gram = np.zeros((DEPTH, DEPTH))
+        gram[np.triu_indices(DEPTH)] = products[:-DEPTH]
+        gram = np.triu(gram) + np.triu(gram, 1).T
+        count = int(np.count_nonzero(np.diag(gram)))
+        if count == 0 or not np.isfinite(products).all():
+            return
+        gram = gram[:count, :count]
+        ridge = _RIDGE * float(np.trace(gram))
+        self._coefficients = np.asarray(np.linalg.solve(gram + ridge * np.eye(count), products[-DEPTH:][:count]))
+
+    def step(self, residual: Floats) -> Floats:
+        """The plain step r, corrected where coefficients are at hand."""
+        if self._coefficients is None or len(self._points) <= self._coefficients.size:
+            return residual
+        changes = np.diff(np.array(self._points), axis=0) + np.diff(np.array(self._residuals), axis=0)
+        correction = self._coefficients @ changes[-self._coefficients.size :]
+        return residual - np.clip(correction, -_LONGEST_CORRECTION, _LONGEST_CORRECTION)

@@ -1,0 +1,248 @@
+"""The one-pass Sinkhorn solver: full neighbourhoods, exact, accelerated. Only the sources hold a kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from deot_mpi.errors import InputError
+from deot_mpi.roles import Role
+from deot_mpi.rowblock import RowBlock
+from deot_mpi.samples import Floats
+from deot_mpi.solvers.anderson import PRODUCTS
+from deot_mpi.solvers.base import (
+    LARGEST_EXPONENT,
+    Channel,
+    Closing,
+    Measure,
+    Rule,
+    Solver,
+    SolverState,
+    load,
+    too_small,
+)
+from deot_mpi.sums import ordered_sum
+from deot_mpi.view import AgentView
+
+Tally = Callable[[Floats], dict[Role, Floats]]
+"""Every agent's row on every agent, by role."""
+
+TALLY_SIZE = 2 + PRODUCTS
+"""Numbers an agent puts into a tally: its error, its largest exponent, its part of Anderson's inner products."""
+
+_TALLY_EVERY = 3
+"""Rounds between two mixings. Mixing in every round took as many rounds at eps = 0.01 of the median cost and twice as
+many at 0.001 (N = M = 2000, D = 50), and adds up over all agents three times as often."""
+_REACH = 50.0
+"""Nats: columns whose mass is further off than this are not seen by a float32 block; larger problems start easier."""
+_COOLING = 4.0
+_STAGE_ERROR, _STAGE_ROUNDS = 1e-3, 60
+"""When a stage of eps-scaling has done its work (an error of 1e-2 made the last stage a third longer in trials)."""
+_PATIENCE, _NOISE = 90, 1e-4
+"""Rounds in which a small error must halve before float32's rounding is held to be what keeps it from falling."""
+_SETBACK = 2.0
+"""An error this many times the best one so far means that the mixing went wrong: back to the best, and plain steps."""
+
+
+class Sinkhorn(Solver):
+    """Block Sinkhorn in one pass over the kernel per round (MATH: 'One pass over the kernel per iteration').
+
+    A round: the targets send v; a source computes u_n = -eps log sum_j (e_ij/e_i) sum_m beta_m exp((v_m - c_nm)/eps)
+    and, from the same chunk of its rows, log sum_n alpha_n exp((u_n - c_nm)/eps) for every column, which it sends
+    back. So the rows always hold, a target sees the columns' error at the potentials at hand, and its next move
+    v_m -= eps s_m, with s_m the log of its column's mass over what it should be, is mixed with earlier ones
+    (Anderson) every third round. Where the potentials are many nats away, eps is first made larger and then lowered
+    in steps of 4, each starting from the last one's potentials.
+    """
+
+    def __init__(
+        self,
+        view: AgentView,
+        rows: RowBlock | None,
+        channel: Channel,
+        probe: Channel,
+        tally: Tally,
+        *,
+        accelerate: bool,
+        scaling: bool,
+        single_precision: bool,
+    ) -> None:
+        super().__init__(view, rows, channel, probe)
+        self._tally, self._accelerate, self._scaling = tally, accelerate, scaling
+        self._single = single_precision
+
+    def step(self, state: SolverState) -> None:
+        if self.view.role is Role.SOURCE:
+            self._sweep(state)
+        else:
+            self._move_and_ask(state)
+        state.stage_round += 1
+        if self._tally_due(state):
+            self._decide(state)
+
+    def _sweep(self, state: SolverState) -> None:
+        """A source's part: new rows from the targets' potentials, and the column sums they ask for."""
+        if self.rows is None:
+            return
+        eps, neighbours = self.view.eps * state.temperature, self.view.neighbours
+        self.rows.temper(state.temperature)
+        missing = set(neighbours)
+        for batch in self.channel.arrivals(neighbours):
+            missing -= set(batch)
+            for j in batch if missing else ():
+                self.rows.hear(j, self.channel.incoming[j] / eps)
+        received = np.concatenate([self.channel.incoming[j] for j in neighbours]) / eps
+        potential, log_sums = self.rows.sweep(received)
+        if state.exact_columns:
+            log_sums = self.rows.exact_log_sums(potential)
+        self._answer(self.channel, log_sums)
+        self.move(state, eps * potential)
+
+    def _answer(self, channel: Channel, log_sums: Floats) -> None:
+        assert self.rows is not None
+        for j, columns in self.rows.columns.items():
+            channel.outgoing[j][:] = log_sums[columns]
+        channel.swap(self.view.neighbours, ())
+
+    def _move_and_ask(self, state: SolverState) -> None:
+        """A target's part: its move from the last round's sums, and the sums at its new potential."""
+        if not self.view.neighbours:
+            return
+        if state.violation is not None:
+            self._advance(state)
+        state.violation = self._ask(self.channel, state)
+        state.seen_error = self.view.marginal_error(state.violation)
+        state.mixer.remember(state.potential / (self.view.eps * state.temperature), -state.violation)
+
+    def _ask(self, channel: Channel, state: SolverState) -> Floats:
+        load(channel, state.potential)
+        channel.swap(self.view.neighbours, self.view.neighbours)
+        return state.potential / (self.view.eps * state.temperature) + self.view.log_row_mass(channel.incoming)
+
+    def _advance(self, state: SolverState) -> None:
+        assert state.violation is not None
+        step = state.mixer.step(-state.violation)
+        self.move(state, state.potential + self.view.eps * state.temperature * step)
+
+    def _tally_due(self, state: SolverState) -> bool:
+        mixing = self._accelerate or state.temperature > 1.0
+        return state.stage_round == 1 or state.exact_columns or (mixing and state.stage_round % _TALLY_EVERY == 0)
+
+    def _decide(self, state: SolverState) -> None:
+        """Add up over the agents and decide, all alike, how to go on."""
+        tables = self._tally(self._row(state))
+        state.total_error = ordered_sum(tables[Role.TARGET][:, 0])
+        farthest = float(tables[Role.TARGET][:, 1].max())
+        if state.exact_columns:
+            state.exact_columns = False
+            self._check_resolution(tables, state)
+            if self._scaling and state.temperature == 1.0 and state.round == 1 and farthest > _REACH:
+                warmer = _COOLING ** math.ceil(math.log(farthest / _REACH, _COOLING))
+                self._enter_stage(state, warmer)
+                return
+        elif state.stage_round == 1:
+            self._check_resolution(tables, state)
+            if farthest > _REACH:
+                state.exact_columns, state.violation = True, None  # the same potentials once more
+                state.mixer.forget()
+                return
+        if state.temperature > 1.0 and (state.total_error <= _STAGE_ERROR or state.stage_round >= _STAGE_ROUNDS):
+            if state.violation is not None:
+                self._advance(state)
+            self._enter_stage(state, max(1.0, state.temperature / _COOLING))
+            return
+        if self._single and state.temperature == 1.0 and self._stagnates(state):
+            self.sharpen(state)
+            return
+        if self._accelerate:
+            self._mix(state, tables[Role.TARGET])
+
+    def _stagnates(self, state: SolverState) -> bool:
+        if state.total_error < 0.5 * state.halved_error:
+            state.halved_error, state.halved_round = state.total_error, state.round
+        return state.total_error < _NOISE and state.round - state.halved_round > _PATIENCE
+
+    def _enter_stage(self, state: SolverState, temperature: float) -> None:
+        state.temperature, state.stage_round, state.violation = temperature, 0, None
+        state.total_error, state.halved_error, state.halved_round = np.inf, np.inf, state.round
+        state.mixer.forget()
+        state.best = None
+
+    def _row(self, state: SolverState) -> Floats:
+        row = np.zeros(TALLY_SIZE)
+        if not self.view.neighbours:
+            return row
+        row[0] = state.seen_error if self.view.role is Role.TARGET else 0.0
+        if state.violation is not None:
+            row[1] = np.abs(state.violation).max()
+            row[2:] = state.mixer.products(self.view.marginal * self.view.shares)
+        elif self.view.role is Role.SOURCE:
+            row[1] = np.abs(state.potential).max() / (self.view.eps * state.temperature)
+        return row
+
+    def _mix(self, state: SolverState, table: Floats) -> None:
+        """Anderson's coefficients from the sums over all targets, or back to the best potentials so far."""
+        products = np.array([ordered_sum(column) for column in table[:, 2:].T])
+        error, mine = state.total_error, state.violation
+        if state.best is not None and not error <= _SETBACK * state.best[0]:
+            state.mixer.forget()
+            if mine is not None:
+                state.potential, state.violation = state.best[1], state.best[2]
+            state.best = None
+            return
+        if state.best is None or error < state.best[0]:
+            state.best = (error, state.potential, mine if mine is not None else np.empty(0))
+        if mine is not None:
+            state.mixer.solve(products)
+
+    def _check_resolution(self, tables: dict[Role, Floats], state: SolverState) -> None:
+        """Refuse an eps that vanishes in the rounding of the potentials, which are as large as a row's least cost."""
+        for role, table in tables.items():
+            worst = int(table[:, 1].argmax())
+            largest = float(table[worst, 1]) * state.temperature
+            if not largest < LARGEST_EXPONENT:
+                raise InputError(too_small(f"{role.value} agent {worst}", largest, self.view.eps))
+
+    def reached(self, state: SolverState, rule: Rule) -> bool:
+        return self.settled(state) and rule.stop == "marginal" and state.total_error <= rule.tol
+
+    def settled(self, state: SolverState) -> bool:
+        return state.temperature == 1.0 and state.stage_round > 0
+
+    def measure(self, state: SolverState) -> Measure:
+        """No message: the rows hold, so the plan's mass is 1, and the targets have just seen the columns' error."""
+        view = self.view
+        if not view.neighbours:
+            return Measure(0.0, 0.0, 0.0)
+        seen = state.seen_error if view.role is Role.TARGET else 0.0
+        mass = 0.5 * view.marginal  # the two roles' halves of the plan's mass
+        objective = view.linear_part(state.potential) - view.eps * state.temperature * mass
+        return Measure(objective, seen, max(state.moves))
+
+    def sharpen(self, state: SolverState) -> bool:
+        if not self._single:
+            return False
+        self._single = False
+        if self.rows is not None:
+            self.rows.use("float64")
+        self._enter_stage(state, state.temperature)
+        return True
+
+    def finish(self, state: SolverState) -> Closing:
+        """One more round, in float64 from the kernel itself: the rows' exact potential, then the columns' error."""
+        view = self.view
+        if not view.neighbours:
+            return Closing()
+        if self.rows is None:
+            violation = self._ask(self.probe, state)
+            return Closing(view.linear_part(state.potential), view.marginal_error(violation))
+        self.rows.temper(1.0)
+        self.probe.swap((), view.neighbours)
+        received = np.concatenate([self.probe.incoming[j] for j in view.neighbours])
+        found = self.rows.evaluate(state.potential / view.eps, received / view.eps, settle=True)
+        self._answer(self.probe, found.log_sums)
+        state.potential = view.eps * found.potential
+        linear, transport = view.linear_part(state.potential), -view.eps * found.log_kernel
+        return Closing(linear, 0.0, found.mass, transport, found.entropy)

@@ -1,0 +1,57 @@
+"""Where a run starts: at zero, or at the potentials of an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from deot_mpi.agent import Agents
+from deot_mpi.errors import InputError
+from deot_mpi.kinds import Kind
+from deot_mpi.roles import Role
+from deot_mpi.samples import Floats
+from deot_mpi.setting import Setting
+
+Start = Callable[[Agents], ArrayLike | None]
+"""This agent's potential of an earlier run, in cost units, once the agent knows who it is."""
+
+
+def given_start(potential: ArrayLike | None) -> Start:
+    """A start that is at hand."""
+    return lambda agents: potential
+
+
+def agree_on_start(setting: Setting, start: Start | None) -> Floats | None:
+    """Load and check this agent's start. All agents have one or none has. Collective."""
+    agents, collectives = setting.agents, setting.collectives
+    own = collectives.all_or_none(lambda: _checked(start, agents, setting.samples.count))
+    table = collectives.share(Kind.CONTROL, np.array([float(own is not None)]))
+    has = {role: table.of(role)[:, 0] > 0 for role in Role}
+    if any(flags.any() for flags in has.values()):
+        for role, flags in has.items():
+            if not flags.all():
+                raise InputError(
+                    f"{role.value} agent {int(np.argmin(flags))} has no potential to start from, but others have; give "
+                    "one to every agent or to none."
+                )
+    return own
+
+
+def _checked(start: Start | None, agents: Agents, count: int) -> Floats | None:
+    given = None if start is None else start(agents)
+    if given is None:
+        return None
+    try:
+        potential = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{agents.name}: the potential to start from is not an array of numbers ({error}).") from error
+    if potential.shape != (count,):
+        raise InputError(
+            f"{agents.name}: the potential to start from has shape {potential.shape}, its samples need ({count},); use "
+            "a potential of the same samples."
+        )
+    if not np.isfinite(potential).all():
+        raise InputError(f"{agents.name}: the potential to start from has values that are not finite; leave it out.")
+    return potential

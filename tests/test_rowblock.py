@@ -1,0 +1,145 @@
+"""The one-pass row block against dense sums in the log domain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import dense_answers, squared_distances
+from scipy.special import logsumexp
+
+import deot_mpi.rowblock
+from deot_mpi.kernel import RawPairs
+from deot_mpi.problem import local_distance
+from deot_mpi.rowblock import RowBlock
+
+EPS = 0.8
+SIZES = {2: 11, 5: 7, 6: 16}
+"""Three neighbours and their numbers of samples."""
+MARGINAL = 0.3
+
+
+@pytest.fixture(autouse=True)
+def _several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of three rows: small problems must not hide the seams."""
+    monkeypatch.setattr(deot_mpi.rowblock, "_CHUNK_ENTRIES", 3 * sum(SIZES.values()))
+
+
+class Problem:
+    """A source agent with 40 weighted rows and three neighbours, dense."""
+
+    def __init__(self, spread: float = 1.0, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        width = sum(SIZES.values())
+        self.x, self.y = spread * rng.normal(size=(40, 3)), spread * (rng.normal(size=(width, 3)) + 0.5)
+        self.log_kernel = -squared_distances(self.x, self.y) / EPS
+        self.shares = rng.dirichlet(np.ones(40))
+        self.log_weights = np.log(rng.dirichlet(np.ones(width)))
+        ends = np.cumsum(list(SIZES.values()))
+        self.columns = {j: slice(int(e) - n, int(e)) for (j, n), e in zip(SIZES.items(), ends, strict=True)}
+
+    def block(self, **options: object) -> RowBlock:
+        return RowBlock(RawPairs(self.x, self.y, EPS), self.log_weights, self.columns, self.shares, MARGINAL, **options)
+
+    def dense(self, g: np.ndarray, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        log_kernel = self.log_kernel / temperature
+        f = -logsumexp(log_kernel + self.log_weights + g, axis=1)
+        return f, logsumexp(log_kernel + (f + np.log(self.shares))[:, None], axis=0)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("precision", "tolerance"), [("float64", 1e-12), ("float32", 5e-6)])
+def test_sweep_is_a_row_step_and_the_column_sums(precision: str, tolerance: float, threads: int, stored: bool) -> None:
+    """Also while the potentials drift away from where the block was absorbed, and at another temperature."""
+    problem, rng = Problem(), np.random.default_rng(1)
+    block = problem.block(precision=precision, threads=threads, memory=np.inf if stored else 0.0)
+    assert block.stored is stored
+    g = np.zeros(34)
+    for step in (0.0, 0.5, 5.0, 60.0, 0.1):
+        g = g + step * rng.normal(size=34)
+        for temperature in (1.0, 4.0):
+            block.temper(temperature)
+            f, sums = problem.dense(g, temperature)
+            got, got_sums = block.sweep(g)
+            seen = np.abs(sums + g) < 40  # beyond that, the stored block knows only that a column is far
+            np.testing.assert_allclose(got, f, rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(got_sums[seen], sums[seen], rtol=tolerance, atol=tolerance)
+            assert seen.any()
+
+
+def test_memory_threads_and_order_of_arrival_do_not_change_a_bit() -> None:
+    problem, rng = Problem(), np.random.default_rng(2)
+    variants = {
+        "stored": problem.block(precision="float32"),
+        "recomputed": problem.block(precision="float32", memory=0.0),
+        "threads": problem.block(precision="float32", threads=4),
+        "early": problem.block(precision="float32"),
+        "early, other order": problem.block(precision="float32"),
+    }
+    g = np.zeros(34)
+    for _ in range(6):
+        g = g + rng.normal(size=34)
+        for j in (5, 2):
+            variants["early"].hear(j, g[problem.columns[j]])
+        for j in (6, 5):
+            variants["early, other order"].hear(j, g[problem.columns[j]])
+        first, *others = (block.sweep(g) for block in variants.values())
+        for other in others:
+            np.testing.assert_array_equal(other[0], first[0])
+            np.testing.assert_array_equal(other[1], first[1])
+
+
+@pytest.mark.parametrize("spread", [1.0, 30.0])
+def test_columns_out_of_reach_are_found_in_the_log_domain(spread: float) -> None:
+    problem = Problem(spread)
+    block = problem.block(precision="float32")
+    g = np.zeros(34)
+    f, expected = problem.dense(g)
+    got, sums = block.sweep(g)
+    np.testing.assert_allclose(block.exact_log_sums(f), expected, rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(got, f, rtol=1e-6, atol=1e-6)
+    if spread > 1.0:  # the stored block says 'far', not how far
+        far = expected + g < -100
+        assert far.any()
+        assert (sums[far] + g[far] < -50).all()
+
+
+def test_very_light_columns_need_float64() -> None:
+    problem = Problem()
+    problem.log_weights = problem.log_weights.copy()
+    problem.log_weights[3] -= 60.0
+    block = problem.block(precision="float32")
+    assert block.precision == "float64"
+    g = np.zeros(34)
+    for got, expected in zip(block.sweep(g), problem.dense(g), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("settle", [True, False])
+def test_values_match_their_definitions(settle: bool) -> None:
+    problem, rng = Problem(), np.random.default_rng(3)
+    g = rng.normal(size=34)
+    f = problem.dense(g)[0] + 0.1 * rng.normal(size=40)
+    found = problem.block().evaluate(f, g, settle=settle)
+    if settle:
+        f = problem.dense(g)[0]
+    np.testing.assert_allclose(found.potential, f, rtol=1e-12)
+    a = MARGINAL * problem.shares
+    log_p = problem.log_kernel + f[:, None] + g + problem.log_weights
+    plan = a[:, None] * np.exp(log_p)
+    np.testing.assert_allclose(found.log_rows, np.log(np.exp(log_p).sum(axis=1)), atol=1e-12)
+    expected = logsumexp(problem.log_kernel + (f + np.log(problem.shares))[:, None], axis=0)
+    np.testing.assert_allclose(found.log_sums, expected, atol=1e-12)
+    assert found.mass == pytest.approx(plan.sum(), rel=1e-13)
+    assert found.log_kernel == pytest.approx((plan * problem.log_kernel).sum(), rel=1e-12)
+    assert found.entropy == pytest.approx((plan * (np.log(plan) - 1)).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("spread", [1.0, 5.0])
+def test_local_distance_is_the_entropic_distance_of_one_pair(spread: float) -> None:
+    problem = Problem(spread)
+    beta = np.exp(problem.log_weights)
+    cost = squared_distances(problem.x, problem.y)
+    expected = dense_answers(cost, np.outer(problem.shares, beta), EPS).dual_objective
+    block = RowBlock(RawPairs(problem.x, problem.y, EPS), problem.log_weights, {0: slice(None)}, problem.shares, 1.0)
+    assert EPS * local_distance(block, problem.shares, beta) == pytest.approx(expected, rel=1e-6)
