@@ -1,5 +1,6 @@
 # make run    set up everything and run 16 agents on synthetic data (ARGS="--reference" adds options, RANKS=4 fewer agents)
 # make test   set up everything and run the tests
+# make bench  measure against the peers that are installed: pip install -e '.[bench]' gets them (ARGS="--only peers")
 # make check  lint and types
 # make setup  only make .venv: Python packages and an MPI, nothing from the system
 PYTHON ?= python3
@@ -13,7 +14,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test check setup clean test-%
+.PHONY: run test bench check setup clean test-%
 
 run: $(READY)
 	mpirun -n $(RANKS) python -m deot_mpi.run $(ARGS)
@@ -24,6 +25,9 @@ test: $(READY)
 # One number of ranks only: make test-4
 test-%: $(READY)
 	python scripts/run_tests.py --ranks $*
+
+bench: $(READY)
+	python scripts/bench.py $(ARGS)
 
 check: $(READY)
 	ruff check .

@@ -17,7 +17,11 @@ def privacy_notes(setting: Setting, options: EOTOptions) -> tuple[str, ...]:
     notes = []
     dimension = setting.sizes.dimension
     if options.kernel == "raw":
-        notes.append("Privacy: the raw kernel sends the samples themselves to every neighbour.")
+        notes.append(
+            "Privacy: the raw kernel sends the targets' samples themselves to the sources they have an edge with."
+            if options.solver == "sinkhorn"
+            else "Privacy: the raw kernel sends the samples themselves to every neighbour."
+        )
     elif dimension == 1:
         notes.append(
             "Privacy: with one column, the norm of a centred sample is the sample up to its sign. Nothing is hidden."

@@ -172,6 +172,7 @@ class _Recorder:
             change=float(rows[:, 2].max()),
             seconds=time.perf_counter() - self._started,
             bytes=int(rows[:, 3].sum()),
+            temperature=own.temperature,
         )
         self.trace.append(point)
         if self._progress is not None:

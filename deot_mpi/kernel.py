@@ -26,6 +26,10 @@ _NEGLIGIBLE = 1e-11
 """Errors of a cost below this share of eps do not show in any value that is right to ten digits."""
 
 
+_MANY_COLUMNS = 256
+"""Columns beyond which a copy of the samples costs more than one more pass over the product."""
+
+
 class LogPairs(Protocol):
     """log K between the rows of a source and those of one or more targets, computed on demand."""
 
@@ -106,7 +110,7 @@ class RawPairs:
         return log_kernel
 
     def shifted(self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0) -> LogPairs:
-        if not self._by_product:
+        if not self._by_product or self._x.shape[1] > _MANY_COLUMNS:
             return ShiftedPairs(self, rows, columns, temperature)
         moved = copy(self)  # the two shifts go into the two extra columns: no pass of their own
         moved._x, moved._y = self._x.copy(), self._y.copy()

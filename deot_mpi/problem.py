@@ -41,9 +41,11 @@ class Holding:
     """A source's rows of the kernel; None for targets and for sources without neighbours."""
     own: Shown
     shown: dict[int, Shown]
-    """What the neighbours have shown; empty for targets of the one-pass solver."""
+    """What a source's neighbours have shown, where it is needed again (for tau)."""
     shares: dict[int, Floats]
     """beta of each neighbour."""
+    memory: float
+    """Bytes of kernel the agent may hold."""
 
 
 def build(setting: Setting, kernel: Kernel, eps: float, options: EOTOptions) -> Holding:
@@ -80,7 +82,7 @@ def build(setting: Setting, kernel: Kernel, eps: float, options: EOTOptions) -> 
     rows = None
     if role is Role.SOURCE and edges.neighbours:
         rows = _row_block(view, kernel, own, shown, shares, options, memory if one_pass else 0.0, threads)
-    return Holding(view, rows, own, shown, shares)
+    return Holding(view, rows, own, {} if setting.protocol.is_storage else shown, shares, memory)
 
 
 def _blocks(
@@ -146,17 +148,16 @@ def make_solver(setting: Setting, holding: Holding, channel: Channel, probe: Cha
 
 
 def make_channel(setting: Setting, view: AgentView, kind: Kind, options: EOTOptions) -> Channel:
-    """Both ways along every edge: a block of potentials, or (one-pass sources) sums for the neighbour's columns."""
+    """Both ways along every edge: potentials, or (one-pass, from a source) sums for the target's columns."""
     neighbours, own = view.neighbours, view.shares.size
     counts = {j: int(setting.sizes.counts[view.role.other][j]) for j in neighbours}
-    if options.solver == "sinkhorn":
-        lengths = dict.fromkeys(neighbours, own) if view.role is Role.TARGET else counts
-    else:
-        lengths = counts
+    one_pass, target = options.solver == "sinkhorn", view.role is Role.TARGET
+    lengths = dict.fromkeys(neighbours, own) if one_pass and target else counts
+    incoming = {j: np.zeros(length) for j, length in lengths.items()}
     outgoing = dict.fromkeys(neighbours, np.zeros(own))
-    if options.solver == "sinkhorn" and view.role is Role.SOURCE:
+    if one_pass and not target:
         outgoing = {j: np.zeros(length) for j, length in lengths.items()}
-    return Channel(setting.edges, kind, outgoing, {j: np.zeros(length) for j, length in lengths.items()})
+    return Channel(setting.edges, kind, outgoing, incoming)
 
 
 def check_resolution(view: AgentView, owner: str) -> None:
@@ -174,7 +175,14 @@ def largest_local_distance(holding: Holding, kernel: Kernel) -> float:
     view, shares = holding.view, holding.shares
     return max((
         view.eps * local_distance(
-            RowBlock(kernel.pairs(holding.own, theirs), np.log(shares[j]), {j: slice(None)}, view.shares, 1.0),
+            RowBlock(
+                kernel.pairs(holding.own, theirs),
+                np.log(shares[j]),
+                {j: slice(None)},
+                view.shares,
+                1.0,
+                memory=holding.memory,
+            ),
             view.shares,
             shares[j],
         )

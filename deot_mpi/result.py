@@ -53,10 +53,13 @@ class AgentSummary:
 class TracePoint:
     round: int
     objective: float
+    """F at temperature times eps."""
     error: float
     change: float
     seconds: float
     bytes: int
+    temperature: float
+    """1, or more while a small eps is approached from larger ones."""
 
 
 @dataclass(frozen=True)

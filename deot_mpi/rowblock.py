@@ -79,7 +79,8 @@ class RowBlock:
         self.columns, self._pairs, self._log_weights = dict(columns), pairs, log_weights
         self._shares, self._marginal = shares, marginal
         self._relative_shares = shares / shares.max()
-        self._memory, self._threads = memory, threads
+        self._memory = memory
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         rows, width = pairs.shape
         step = max(1, _CHUNK_ENTRIES // max(width, 1))
         chunks = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
@@ -233,10 +234,7 @@ class RowBlock:
 
     def _over_spans(self, work: Callable[[list[slice]], Part]) -> list[Part]:
         """The results of all spans in order, by one thread or several."""
-        if self._threads == 1:
-            return [work(span) for span in self._spans]
-        with ThreadPoolExecutor(self._threads) as pool:
-            return list(pool.map(work, self._spans))
+        return list(map(work, self._spans) if self._pool is None else self._pool.map(work, self._spans))
 
 
 def _split(chunks: list[slice], parts: int) -> list[list[slice]]:

@@ -77,6 +77,7 @@ def test_help_is_printed_once(tmp_path: Path, arguments: tuple[str, ...]) -> Non
     flags = (
         "eps eps-scale kernel bits estimator solver neighbours pairs rounds tol eta protocol degree match sources seed",
         "dataset samples dim scatter source target reference json save plot config",
+        "acceleration eps-scaling start precision memory threads",
     )
     for flag in " ".join(flags).split():
         assert f"--{flag}" in run.out
@@ -94,7 +95,34 @@ def test_config_file_and_protocol_file(tmp_path: Path) -> None:
     assert result["protocol"]["sigma"] == pytest.approx(0, abs=1e-9)
 
 
+def test_a_small_eps_is_reached_in_little_memory_and_gone_on_from(tmp_path: Path) -> None:
+    """eps = 0.001 of the mean cost: converges without a warning; then on from its potentials, at another eps."""
+    common = ("--samples", "400", "--kernel", "raw", "--progress", "none", "--rounds", "5000", "--dim", "20")
+    first = launch(
+        4, *common, "--eps-scale", "0.001", "--memory", "50kB", "--threads", "2", "--save", "first", "--json", "1.json",
+        folder=tmp_path,
+    )  # fmt: skip
+    assert first.code == 0, first.err
+    assert first.err == ""
+    result = json.loads((tmp_path / "1.json").read_text())
+    assert result["status"] == "marginal"
+    assert result["marginal_error"] <= 1e-6
+    assert max(point["temperature"] for point in result["trace"]) > 1
+    assert result["settings"]["memory"] == 50_000
+    rounds = {}
+    for name, more in (("warm", ("--start", "first")), ("cold", ())):
+        run = launch(4, *common, *more, "--eps-scale", "0.0011", "--json", f"{name}.json", folder=tmp_path)
+        assert run.code == 0, run.err
+        rounds[name] = json.loads((tmp_path / f"{name}.json").read_text())["rounds"]
+    assert rounds["warm"] < rounds["cold"]
+
+
 BAD_COMMANDS = [
+    (2, ("--memory", "5 parsecs"), "'5 parsecs' is not a size; write it like 500MB"),
+    (2, ("--memory", "0"), "memory is 0"),
+    (2, ("--threads", "0"), "threads is 0"),
+    (2, ("--precision", "float32", "--solver", "kept"), "only solver 'sinkhorn' has it"),
+    (3, ("--start", "nowhere"), r"source agent 0: --start nowhere/source-0000.npz: no such file"),
     (2, ("--eps", "0"), "eps is 0"),
     (2, ("--eps", "-1"), "eps is -1"),
     (2, ("--bitz", "7"), "unrecognized"),

@@ -74,12 +74,15 @@ class Channel:
             requests.append(self._send[j])
         wait_all(requests, self._edges.timeout, lambda: self._edges._names(receive_from))
 
-    def arrivals(self, receive_from: Sequence[int]) -> Iterator[list[int]]:
-        """Receive from these neighbours and say who has arrived, batch by batch, while others are on the way."""
+    def arrivals(self, receive_from: Sequence[int], patience: float) -> Iterator[list[int]]:
+        """Receive from these neighbours and say who has arrived, batch by batch, while others are on the way.
+
+        Others get ``patience`` seconds to be in the same batch.
+        """
         for j in receive_from:
             self._receive[j].Start()
         requests = [self._receive[j] for j in receive_from]
-        for batch in arrivals(requests, self._edges.timeout, lambda: self._edges._names(receive_from)):
+        for batch in arrivals(requests, self._edges.timeout, lambda: self._edges._names(receive_from), patience):
             yield [receive_from[k] for k in batch]
 
     def __enter__(self) -> Channel:

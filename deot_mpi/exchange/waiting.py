@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mpi4py import MPI
 
@@ -46,36 +48,51 @@ def wait_all(requests: Sequence[MPI.Request], timeout: float, late: Callable[[],
         _poll(lambda: MPI.Request.Testall(pending), pending, timeout, late)
 
 
-def arrivals(requests: Sequence[MPI.Request], timeout: float, late: Callable[[], str]) -> Iterator[list[int]]:
-    """Places of the requests that have completed, batch by batch, until all have; waits as ``wait_all`` does."""
+def arrivals(
+    requests: Sequence[MPI.Request], timeout: float, late: Callable[[], str], patience: float
+) -> Iterator[list[int]]:
+    """Places of the requests that have completed, batch by batch, until all have; waits as ``wait_all`` does.
+
+    A batch is given away ``patience`` seconds after its first arrival, or as soon as nothing more is expected.
+    """
     pending, left = list(requests), len(requests)
     while left:
         batch: list[int] = []
 
-        def some(batch: list[int] = batch) -> bool:
+        def enough(wanted: int, batch: list[int] = batch) -> bool:
             batch.extend(MPI.Request.Testsome(pending) or ())
-            return bool(batch)
+            return len(batch) >= wanted
 
-        _poll(some, pending, timeout, late)
+        _poll(partial(enough, 1), pending, timeout, late)
+        _poll(partial(enough, left), pending, timeout, late, patience)
         left -= len(batch)
         yield sorted(batch)
 
 
-def _poll(done: Callable[[], bool], pending: list[MPI.Request], timeout: float, late: Callable[[], str]) -> None:
+def _poll(
+    done: Callable[[], bool],
+    pending: list[MPI.Request],
+    timeout: float,
+    late: Callable[[], str],
+    patience: float = math.inf,
+) -> None:
+    """Ask until it is done, at most for ``patience`` seconds; an error after ``timeout``."""
     if done():
         return
     started, cpu_started, polls = time.monotonic(), time.thread_time(), 0
     try:
         while not done():
             polls += 1
-            if polls < _EAGER_POLLS:
-                os.sched_yield()
-                continue
             so_far = time.monotonic() - started
+            if so_far > patience:
+                return
             if so_far > timeout:
                 _abandoned.extend(pending)
                 raise ExchangeTimeoutError(f"no message within {timeout:g} s from {late()}; it may be stuck or gone.")
-            time.sleep(min(max(_NAP_SECONDS, _NAP_SHARE * so_far), _LONGEST_NAP_SECONDS))
+            if polls < _EAGER_POLLS:
+                os.sched_yield()
+            else:
+                time.sleep(min(max(_NAP_SECONDS, _NAP_SHARE * so_far), _LONGEST_NAP_SECONDS))
     finally:
         waited.seconds += time.monotonic() - started
         waited.cpu_seconds += time.thread_time() - cpu_started

@@ -30,7 +30,8 @@ def draw_convergence(result: EOTResult, path: str) -> None:
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
     rounds = [point.round for point in result.trace]
-    left.plot(rounds, [point.objective for point in result.trace], color="#0072B2", marker=".", label="this run")
+    own = [point for point in result.trace if point.temperature == 1.0]  # on the way, W~ is that of a larger eps
+    left.plot([p.round for p in own], [p.objective for p in own], color="#0072B2", marker=".", label="this run")
     if result.reference is not None:
         central = result.reference.centralised.dual_objective
         left.axhline(central, color="black", linestyle=":", label="centralised (POT)")

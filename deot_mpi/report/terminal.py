@@ -68,6 +68,8 @@ class ProgressLine:
             return
         sent = f"{point.bytes / 1e6:.1f} MB sent"
         facts = f"W~ {point.objective:.8g}  marginal error {point.error:.1e} (tol {self._tol:.0e})  {sent}"
+        if point.temperature != 1.0:
+            facts += f"  at {point.temperature:g} eps"
         if self._live:
             self._bar.update(self._task, completed=point.round, facts=facts)
         elif time.monotonic() - self._spoken >= _PLAIN_SECONDS:

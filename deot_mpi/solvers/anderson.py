@@ -60,11 +60,11 @@ class Anderson:
         gram = np.zeros((DEPTH, DEPTH))
         gram[np.triu_indices(DEPTH)] = products[:-DEPTH]
         gram = np.triu(gram) + np.triu(gram, 1).T
-        count = int(np.count_nonzero(np.diag(gram)))
-        if count == 0 or not np.isfinite(products).all():
+        count = len(self._points) - 1
+        ridge = _RIDGE * float(np.trace(gram))
+        if count < 1 or not (np.isfinite(products).all() and ridge > 0):
             return
         gram = gram[:count, :count]
-        ridge = _RIDGE * float(np.trace(gram))
         self._coefficients = np.asarray(np.linalg.solve(gram + ridge * np.eye(count), products[-DEPTH:][:count]))
 
     def step(self, residual: Floats) -> Floats:

@@ -58,7 +58,7 @@ class Channel(Protocol):
 
     def swap(self, send_to: Sequence[int], receive_from: Sequence[int]) -> None: ...
 
-    def arrivals(self, receive_from: Sequence[int]) -> Iterator[list[int]]: ...
+    def arrivals(self, receive_from: Sequence[int], patience: float) -> Iterator[list[int]]: ...
 
 
 @dataclass
@@ -98,6 +98,8 @@ class Measure:
     objective: float
     error: float
     change: float
+    temperature: float = 1.0
+    """How much larger than eps the eps was (the same on all agents)."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -72,6 +73,7 @@ class Sinkhorn(Solver):
         super().__init__(view, rows, channel, probe)
         self._tally, self._accelerate, self._scaling = tally, accelerate, scaling
         self._single = single_precision
+        self._sweep_seconds = 0.0
 
     def step(self, state: SolverState) -> None:
         if self.view.role is Role.SOURCE:
@@ -89,12 +91,15 @@ class Sinkhorn(Solver):
         eps, neighbours = self.view.eps * state.temperature, self.view.neighbours
         self.rows.temper(state.temperature)
         missing = set(neighbours)
-        for batch in self.channel.arrivals(neighbours):
+        # Early work reads the block one more time: it pays only if others are later than such a pass takes.
+        for batch in self.channel.arrivals(neighbours, self._sweep_seconds):
             missing -= set(batch)
             for j in batch if missing else ():
                 self.rows.hear(j, self.channel.incoming[j] / eps)
         received = np.concatenate([self.channel.incoming[j] for j in neighbours]) / eps
+        started = time.perf_counter()
         potential, log_sums = self.rows.sweep(received)
+        self._sweep_seconds = time.perf_counter() - started
         if state.exact_columns:
             log_sums = self.rows.exact_log_sums(potential)
         self._answer(self.channel, log_sums)
@@ -184,7 +189,6 @@ class Sinkhorn(Solver):
 
     def _mix(self, state: SolverState, table: Floats) -> None:
         """Anderson's coefficients from the sums over all targets, or back to the best potentials so far."""
-        products = np.array([ordered_sum(column) for column in table[:, 2:].T])
         error, mine = state.total_error, state.violation
         if state.best is not None and not error <= _SETBACK * state.best[0]:
             state.mixer.forget()
@@ -195,7 +199,7 @@ class Sinkhorn(Solver):
         if state.best is None or error < state.best[0]:
             state.best = (error, state.potential, mine if mine is not None else np.empty(0))
         if mine is not None:
-            state.mixer.solve(products)
+            state.mixer.solve(np.array([ordered_sum(column) for column in table[:, 2:].T]))
 
     def _check_resolution(self, tables: dict[Role, Floats], state: SolverState) -> None:
         """Refuse an eps that vanishes in the rounding of the potentials, which are as large as a row's least cost."""
@@ -219,7 +223,7 @@ class Sinkhorn(Solver):
         seen = state.seen_error if view.role is Role.TARGET else 0.0
         mass = 0.5 * view.marginal  # the two roles' halves of the plan's mass
         objective = view.linear_part(state.potential) - view.eps * state.temperature * mass
-        return Measure(objective, seen, max(state.moves))
+        return Measure(objective, seen, max(state.moves), state.temperature)
 
     def sharpen(self, state: SolverState) -> bool:
         if not self._single:
@@ -240,8 +244,11 @@ class Sinkhorn(Solver):
             return Closing(view.linear_part(state.potential), view.marginal_error(violation))
         self.rows.temper(1.0)
         self.probe.swap((), view.neighbours)
-        received = np.concatenate([self.probe.incoming[j] for j in view.neighbours])
-        found = self.rows.evaluate(state.potential / view.eps, received / view.eps, settle=True)
+        received = np.concatenate([self.probe.incoming[j] for j in view.neighbours]) / view.eps
+        own = state.potential / view.eps
+        if state.temperature != 1.0:  # stopped on the way: this u belongs to a larger eps
+            own, _ = self.rows.sweep(received)
+        found = self.rows.evaluate(own, received, settle=True)
         self._answer(self.probe, found.log_sums)
         state.potential = view.eps * found.potential
         linear, transport = view.linear_part(state.potential), -view.eps * found.log_kernel

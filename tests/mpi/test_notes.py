@@ -17,7 +17,8 @@ def notes(comm: MPI.Intracomm, columns: int, **options: object) -> str:
 
 @pytest.mark.mpi(min_size=2, max_size=4)
 def test_privacy_is_described_as_it_is(comm: MPI.Intracomm) -> None:
-    assert "sends the samples themselves" in notes(comm, 3, kernel="raw", eps=1.0)
+    assert "sends the targets' samples themselves to the sources" in notes(comm, 3, kernel="raw", eps=1.0)
+    assert "sends the samples themselves" in notes(comm, 3, kernel="raw", eps=1.0, solver="kept")
     assert "Nothing is hidden" in notes(comm, 1, eps=1.0)
     assert "Q/D = 15 a neighbour that knows the projections recovers a typical row to within about 10 %" in notes(
         comm, 4, bits=60, eps=1.0

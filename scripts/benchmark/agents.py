@@ -1,0 +1,55 @@
+"""This project under mpirun: ``mpirun -n 4 python -m benchmark.agents problem.json '{"solver": "sinkhorn"}'``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import numpy as np
+from mpi4py import MPI
+
+import deot_mpi
+from benchmark.problem import Given, announce, judge
+from deot_mpi.kinds import Kind
+
+
+def main() -> None:
+    given, options = Given.read(sys.argv[1]), json.loads(sys.argv[2])
+    judged = options.pop("judged", True)
+    comm = MPI.COMM_WORLD
+    sources = comm.size // 2
+    role = "source" if comm.rank < sources else "target"
+    members, index = (sources, comm.rank) if role == "source" else (comm.size - sources, comm.rank - sources)
+    mapped = given.rows(role)
+    bounds = np.linspace(0, len(mapped), members + 1).round().astype(int)
+    rows = np.array(mapped[bounds[index] : bounds[index + 1]])
+    del mapped
+    defaults = {"kernel": "raw", "eps": given.eps, "tol": given.tol, "rounds": 100_000, "timeout": 3600.0}
+    comm.Barrier()
+    started = time.perf_counter()
+    result = deot_mpi.eot(comm, rows, role, **{**defaults, **options})
+    total = time.perf_counter() - started
+    blocks = comm.gather(result.potential, root=0)
+    if comm.rank == 0:
+        f, g = np.concatenate(blocks[:sources]), np.concatenate(blocks[sources:])
+        ledger = result.ledger
+        announce(
+            rounds=result.rounds,
+            status=str(result.status),
+            setup_seconds=result.setup_seconds,
+            solve_seconds=result.seconds,
+            values_seconds=result.values_seconds,
+            total_seconds=total,
+            peak_memory=sum(agent.peak_memory for agent in result.agents),
+            working_seconds=sum(agent.working_seconds for agent in result.agents),
+            potential_bytes=ledger.of(Kind.POTENTIALS).bytes,
+            bytes=ledger.bytes,
+            own_error=result.marginal_error,
+            dual_objective=result.dual_objective,
+            **(judge(given, f, g) if judged else {"regularised_cost": result.regularised_cost}),
+        )
+
+
+if __name__ == "__main__":
+    main()
