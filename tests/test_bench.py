@@ -20,8 +20,8 @@ from benchmark.problem import Given, Problem, judge, squared_distances  # noqa: 
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
 def test_peers_are_measured_to_the_same_error(tmp_path: Path) -> None:
     command = [
-        sys.executable, str(SCRIPTS / "bench.py"), "--quick", "--repeats", "1", "--only", "peers", "--peers", "POT sinkhorn",
-        "--out", str(tmp_path),
+        sys.executable, str(SCRIPTS / "bench.py"), "--quick", "--repeats", "1", "--only", "peers", "--peers",
+        "POT sinkhorn", "--out", str(tmp_path),
     ]  # fmt: skip
     run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert run.returncode == 0, run.stderr
