@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +30,28 @@ _MANY_COLUMNS = 256
 """Columns beyond which a copy of the samples costs more than one more pass over the product."""
 
 
+_SINGLE_LARGEST = 60.0
+"""(|x|^2 + |y|^2)/eps up to which the product is taken in float32: an exponent is then off by about 1e-6 at most, as
+much at random as the rounding of a float32 kernel itself."""
+
+
 class LogPairs(Protocol):
     """log K between the rows of a source and those of one or more targets, computed on demand."""
 
     shape: tuple[int, int]
+    offset: Floats
+    """What ``rows`` leaves out of every row: 0 but in float32, which has few digits to waste on constants."""
 
-    def rows(self, start: int, stop: int) -> Floats:
-        """Rows start..stop-1; a new array, the caller's to change."""
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows start..stop-1; a new array, the caller's to change. float64 unless ``shifted`` said otherwise."""
 
-    def shifted(self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0) -> LogPairs:
-        """log K_nm / temperature + rows_n + columns_m instead of log K."""
+    def shifted(
+        self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0, *, single: bool = False
+    ) -> LogPairs:
+        """log K_nm / temperature + rows_n + columns_m instead of log K.
+
+        With ``single``, rows may come in float32, where that is enough for a kernel that is stored so.
+        """
 
 
 class Kernel(Protocol):
@@ -93,23 +105,27 @@ class RawPairs:
 
     def __init__(self, x: Floats, y: Floats, eps: float) -> None:
         self.shape, self._eps, self._x, self._y = (len(x), len(y)), eps, x, y
+        self.offset = np.zeros(len(x))
         xx, yy = (x**2).sum(axis=1), (y**2).sum(axis=1)
-        self._by_product = max(xx.max(), yy.max()) * np.finfo(float).eps < _NEGLIGIBLE * eps
+        self._largest = float(xx.max() + yy.max()) / eps
+        self._by_product = self._largest * np.finfo(float).eps < 2.0 * _NEGLIGIBLE
         if self._by_product:
             self._x = np.column_stack([2.0 / eps * x, -xx / eps, np.ones(len(x))])
             self._y = np.column_stack([y, np.ones(len(y)), -yy / eps])
 
-    def rows(self, start: int, stop: int) -> Floats:
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
         x, y = self._x[start:stop], self._y
         if self._by_product:
-            return np.asarray(x @ y.T)
+            return x @ y.T
         log_kernel = np.zeros((len(x), len(y)))
         for a, b in zip(x.T, y.T, strict=True):
             log_kernel -= np.subtract.outer(a, b) ** 2
         log_kernel /= self._eps
         return log_kernel
 
-    def shifted(self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0) -> LogPairs:
+    def shifted(
+        self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0, *, single: bool = False
+    ) -> LogPairs:
         if not self._by_product or self._x.shape[1] > _MANY_COLUMNS:
             return ShiftedPairs(self, rows, columns, temperature)
         moved = copy(self)  # the two shifts go into the two extra columns: no pass of their own
@@ -117,6 +133,11 @@ class RawPairs:
         moved._x[:, :-2] /= temperature
         moved._x[:, -2] = moved._x[:, -2] / temperature + rows
         moved._y[:, -1] = moved._y[:, -1] / temperature + columns
+        if single and self._largest < _SINGLE_LARGEST * temperature:
+            middle = moved._y[:, -1].mean()
+            moved.offset = moved._x[:, -2] + middle
+            moved._x[:, -2], moved._y[:, -1] = 0.0, moved._y[:, -1] - middle
+            moved._x, moved._y = moved._x.astype(np.float32), moved._y.astype(np.float32)
         return moved
 
 
@@ -124,7 +145,7 @@ class ShiftedPairs:
     """Any pairs, tempered and shifted after they are computed."""
 
     def __init__(self, pairs: LogPairs, rows: Floats | float, columns: Floats | float, temperature: float) -> None:
-        self.shape, self._pairs, self._temperature = pairs.shape, pairs, temperature
+        self.shape, self.offset, self._pairs, self._temperature = pairs.shape, pairs.offset, pairs, temperature
         self._rows, self._columns = np.broadcast_to(rows, self.shape[0]), columns
 
     def rows(self, start: int, stop: int) -> Floats:
@@ -135,7 +156,9 @@ class ShiftedPairs:
         log_kernel += self._rows[start:stop, None]
         return log_kernel
 
-    def shifted(self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0) -> LogPairs:
+    def shifted(
+        self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0, *, single: bool = False
+    ) -> LogPairs:
         return ShiftedPairs(self, rows, columns, temperature)
 
 
@@ -178,7 +201,7 @@ class SketchPairs:
     """log K^ from bits and norms: a count of bits per pair, then tables of cos(phi^) and of the noise by count."""
 
     def __init__(self, kernel: SketchKernel, a: Bits, b: Bits, r: Floats, s: Floats) -> None:
-        self.shape = (len(a), len(b))
+        self.shape, self.offset = (len(a), len(b)), np.zeros(len(a))
         self._counts = BitCounts(a, b, kernel.estimator)
         self._r, self._s, self._eps = r, s, kernel.eps
         angles = angles_by_count(kernel.bits, kernel.dimension, kernel.estimator, kernel.orthogonal)
@@ -202,7 +225,9 @@ class SketchPairs:
             log_kernel -= noise_correction(relative_variance)
         return np.asarray(log_kernel)
 
-    def shifted(self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0) -> LogPairs:
+    def shifted(
+        self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0, *, single: bool = False
+    ) -> LogPairs:
         return ShiftedPairs(self, rows, columns, temperature)
 
 

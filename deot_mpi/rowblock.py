@@ -137,8 +137,8 @@ class RowBlock:
         exponents = None
         if anew or self._block is None:
             assert self._reference is not None
-            shift = 0.0 if anew else -self._shift
-            exponents = self._pairs.shifted(shift, self._reference + self._log_weights, self._temperature)
+            columns, single = self._reference + self._log_weights, self.precision == "float32"
+            exponents = self._pairs.shifted(0.0, columns, self._temperature, single=single)
         parts = self._over_spans(lambda chunks: self._sweep_chunks(chunks, scaled, exponents, anew))
         self._heard.clear()
         total = np.log(_in_order(parts)) + np.log(self._shares.max())
@@ -162,14 +162,14 @@ class RowBlock:
         return total
 
     def _absorbed(self, rows: slice, exponents: LogPairs | None, anew: bool) -> NDArray[np.floating]:
-        """S for a chunk of rows: as stored, or from its exponents (``anew``: which have yet to be shifted)."""
+        """S for a chunk of rows: as stored, or from its exponents (``anew``: with a new shift)."""
         if exponents is None:
             assert self._block is not None
             return self._block[rows]
-        exponent = exponents.rows(rows.start, rows.stop)
+        exponent, offset = exponents.rows(rows.start, rows.stop), exponents.offset[rows]
         if anew:
-            self._shift[rows] = exponent.max(axis=1)
-            exponent -= self._shift[rows, None]
+            self._shift[rows] = exponent.max(axis=1) + offset
+        exponent -= (self._shift[rows] - offset).astype(exponent.dtype)[:, None]
         out = np.empty(exponent.shape, dtype=self.precision) if self._block is None else self._block[rows]
         np.maximum(exponent, _FLOOR[self.precision], out=out, casting="same_kind")
         return np.exp(out, out=out)

@@ -24,7 +24,7 @@ from benchmark.report import OWN, PEER_COLUMNS, draw, peer_rows, show
 from rich.console import Console
 
 SCRIPTS = Path(__file__).resolve().parent
-REPEAT_BELOW_SECONDS = 20.0
+REPEAT_BELOW_SECONDS = 10.0
 """Shorter measurements are repeated, and the median counts."""
 
 
@@ -256,7 +256,7 @@ def main() -> int:
     parser.add_argument(
         "--peers", default=",".join(PEERS), metavar="NAMES", help="which of them, by comma (default: all)"
     )
-    parser.add_argument("--repeats", type=int, default=3, help="runs of short measurements (default: 3)")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of short measurements (default: 5)")
     parser.add_argument("--out", default="build/bench", metavar="DIR", help="where bench.json and bench.png go")
     chosen = parser.parse_args()
     parts = PARTS if chosen.only is None else tuple(chosen.only.split(","))

@@ -117,14 +117,15 @@ class Sinkhorn(Solver):
             return
         if state.violation is not None:
             self._advance(state)
-        state.violation = self._ask(self.channel, state)
+        eps = self.view.eps * state.temperature
+        state.violation = self._ask(self.channel, state.potential, eps)
         state.seen_error = self.view.marginal_error(state.violation)
-        state.mixer.remember(state.potential / (self.view.eps * state.temperature), -state.violation)
+        state.mixer.remember(state.potential / eps, -state.violation)
 
-    def _ask(self, channel: Channel, state: SolverState) -> Floats:
-        load(channel, state.potential)
+    def _ask(self, channel: Channel, potential: Floats, eps: float) -> Floats:
+        load(channel, potential)
         channel.swap(self.view.neighbours, self.view.neighbours)
-        return state.potential / (self.view.eps * state.temperature) + self.view.log_row_mass(channel.incoming)
+        return potential / eps + self.view.log_row_mass(channel.incoming)
 
     def _advance(self, state: SolverState) -> None:
         assert state.violation is not None
@@ -240,7 +241,7 @@ class Sinkhorn(Solver):
         if not view.neighbours:
             return Closing()
         if self.rows is None:
-            violation = self._ask(self.probe, state)
+            violation = self._ask(self.probe, state.potential, view.eps)
             return Closing(view.linear_part(state.potential), view.marginal_error(violation))
         self.rows.temper(1.0)
         self.probe.swap((), view.neighbours)

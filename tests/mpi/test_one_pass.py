@@ -89,6 +89,13 @@ def test_a_run_that_stops_early_says_so(comm: MPI.Intracomm) -> None:
         assert (result.status, result.rounds) == (Status.ROUNDS, rounds)
         assert "not converged" in result.status.text
         assert np.isfinite(list(vars(result.values).values())).all()
+        blocks = comm.allgather(result.potential)
+        count = comm.size // 2
+        f, g = np.concatenate(blocks[:count]), np.concatenate(blocks[count:])
+        plan = np.exp((f[:, None] + g - cost) / result.eps) / cost.size
+        error = np.abs(plan.sum(axis=0) - 1 / 60).sum() + np.abs(plan.sum(axis=1) - 1 / 60).sum()
+        assert result.marginal_error == pytest.approx(error, rel=1e-9)
+        assert result.transport_cost == pytest.approx((plan * cost).sum(), rel=1e-9)
 
 
 @pytest.mark.mpi(min_size=2, max_size=4)
