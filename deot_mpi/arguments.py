@@ -298,8 +298,8 @@ def _add_solver(parser: _Parser, default: EOTOptions) -> None:
         "--memory",
         type=_byte_count,
         metavar="SIZE",
-        help="kernel an agent may hold, e.g. 500MB or 4GB; beyond that it is computed\n"
-        "again in every round (default: its share of half of the free memory)",
+        help="kernel an agent of sinkhorn may hold, e.g. 500MB; beyond that it is\n"
+        "computed again in every round (default: its share of half of the free memory)",
     )
     group.add_argument(
         "--threads", type=int, metavar="T", help="threads of an agent (default: its share of the node's cores)"

@@ -50,7 +50,7 @@ Progress = Callable[[TracePoint], None]
 _SINGLE_SHARE = 0.8
 """A float32 solver aims this much lower than tol, so that its rounding does not show in the float64 check."""
 _REFERENCE_TIMEOUT = 3600.0
-"""Seconds the other ranks wait for the centralised solver."""
+"""Seconds the other ranks wait for the centralised solver, and for the small problems behind tau."""
 
 
 def eot(
@@ -210,11 +210,16 @@ def _solve(
         values, errors = _final_values(setting, solver, state)
         reached = sum(ordered_sum(part) for part in errors.values())
         if status is Status.MARGINAL and reached > options.tol and solver.sharpen(state):
-            status = solver.run(state, replace(rule, tol=options.tol), recorder)
-            rounds_seconds = clock.seconds
-            values, errors = _final_values(setting, solver, state)
+            status = Status.ROUNDS
+            if state.round < options.rounds:
+                status = solver.run(state, replace(rule, tol=options.tol), recorder)
+                rounds_seconds = clock.seconds
+                values, errors = _final_values(setting, solver, state)
+                reached = sum(ordered_sum(part) for part in errors.values())
     if not math.isfinite(values.dual_objective):
         status = Status.DIVERGED
+    elif status is Status.ROUNDS and options.stop == "marginal" and reached <= options.tol:
+        status = Status.MARGINAL  # the rounds had not seen it, the float64 check has
     return _Solution(
         state, status, values, errors, tuple(recorder.trace), rounds_seconds, clock.seconds - rounds_seconds
     )
@@ -231,12 +236,14 @@ def _result(
 ) -> EOTResult:
     view = holding.view
     spent = setting.collectives.share(Kind.CONTROL, np.array([clock.working, clock.waiting, peak_memory()]))
-    tau, pairs = _tau_on_edges(setting, holding, kernel), "edges"
-    reference, errors = None, None
+    reference, errors, pairs = None, None, "edges"
+    tau: float | None
     if options.reference:
         reached, rounds = solution.values.dual_objective, solution.state.round
         reference, errors, tau = _compare_with_pooled(setting, kernel, view.eps, reached, rounds)
         pairs = "all"
+    else:
+        tau = _tau_on_edges(setting, holding, kernel)
     protocol = setting.protocol.report(tau, pairs)
     return EOTResult(
         values=solution.values,
@@ -276,7 +283,7 @@ def _tau_on_edges(setting: Setting, holding: Holding, kernel: Kernel) -> float |
     if setting.protocol.is_storage:
         return None
     own = largest_local_distance(holding, kernel) if holding.view.role is Role.SOURCE else -np.inf
-    table = setting.collectives.share(Kind.OBJECTIVES, np.array([own]))
+    table = setting.collectives.share(Kind.OBJECTIVES, np.array([own]), _REFERENCE_TIMEOUT)
     return float(table.source.max())
 
 

@@ -14,6 +14,7 @@ from deot_mpi.samples import Floats
 from deot_mpi.sketch import Estimator
 
 DEFAULT_EPS_SCALE = 0.1
+_SMALLEST_EPS = 1e-280
 _MOST_BITS, _MOST_PAIRS = 1 << 24, 1 << 20
 """Beyond these, a typing error is likelier than a wish."""
 
@@ -115,8 +116,15 @@ class EOTOptions:
                 f"precision is 'float32', but only solver 'sinkhorn' has it; '{self.solver}' works in float64, leave "
                 "it out."
             )
+        if self.solver != "sinkhorn" and self.memory is not None:
+            raise InputError(
+                f"memory is {self.memory}, but only solver 'sinkhorn' can do without storing its kernel; leave it out "
+                f"with '{self.solver}'."
+            )
 
     def _check_eps(self) -> None:
+        if isinstance(self.eps, Real) and 0 < self.eps < _SMALLEST_EPS:
+            raise InputError(f"eps is {self.eps}; nothing can be divided by that, use {_SMALLEST_EPS:g} or more.")
         if self.eps is not None and self.eps_scale is not None:
             raise InputError(f"eps is {self.eps} and eps_scale is {self.eps_scale}; give one of the two.")
         for name in ("eps", "eps_scale"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from deot_mpi.block import KernelBlock
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.edges import Channel
-from deot_mpi.exchange.node import agents_on_node
+from deot_mpi.exchange.node import share_node
 from deot_mpi.kernel import Kernel, Shown, log_block, stacked
 from deot_mpi.kinds import Kind
 from deot_mpi.options import EOTOptions
@@ -20,16 +19,10 @@ from deot_mpi.rowblock import RowBlock
 from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 from deot_mpi.solvers import MRBCD, KeptSums, Sinkhorn, Solver
-from deot_mpi.solvers.anderson import Anderson
+from deot_mpi.solvers.alone import local_distance
 from deot_mpi.solvers.base import LARGEST_EXPONENT, too_small
 from deot_mpi.solvers.schedule import CyclicSchedule, SampledSchedule
 from deot_mpi.view import AgentView
-
-_TAU_ROUNDS, _TAU_STAGE_TOLERANCE, _TAU_TOLERANCE = 500, 1e-2, 1e-4
-"""When tau's small problems stop: F is within the tolerance squared of its supremum by then, in units of eps."""
-_NEAR, _FAR = 50.0, 300.0
-"""Nats: problems that are further away than the first start at a larger eps, column sums beyond the second are taken in
-the log domain."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +39,7 @@ class Holding:
     """beta of each neighbour."""
     memory: float
     """Bytes of kernel the agent may hold."""
+    threads: int
 
 
 def build(setting: Setting, kernel: Kernel, eps: float, options: EOTOptions) -> Holding:
@@ -75,14 +69,14 @@ def build(setting: Setting, kernel: Kernel, eps: float, options: EOTOptions) -> 
         edge_weights={j: float(weights[j]) for j in edges.neighbours},
         blocks={} if one_pass else _blocks(role, kernel, own, shown, shares),
     )
-    on_node = agents_on_node(setting.agents, setting.ledger, options.timeout)
-    workers = on_node[Role.SOURCE] if one_pass else sum(on_node.values())
-    threads = options.threads or threads_for(workers)
-    memory = memory_for(workers) if options.memory is None else float(options.memory)
+    works = role is Role.SOURCE or not one_pass
+    node = share_node(setting.agents, works, setting.ledger, options.timeout)
+    threads = options.threads or threads_for(node.cores)
+    memory = memory_for(node.workers) if options.memory is None else float(options.memory)
     rows = None
     if role is Role.SOURCE and edges.neighbours:
         rows = _row_block(view, kernel, own, shown, shares, options, memory if one_pass else 0.0, threads)
-    return Holding(view, rows, own, {} if setting.protocol.is_storage else shown, shares, memory)
+    return Holding(view, rows, own, {} if setting.protocol.is_storage else shown, shares, memory, threads)
 
 
 def _blocks(
@@ -173,6 +167,8 @@ def check_resolution(view: AgentView, owner: str) -> None:
 def largest_local_distance(holding: Holding, kernel: Kernel) -> float:
     """max_j W_eps(mu_i, gamma_j) over a source agent's edges: its part of the paper's tau."""
     view, shares = holding.view, holding.shares
+    if holding.rows is not None:
+        holding.rows.release()  # the solver is done with it, and the pairs have the same memory
     return max((
         view.eps * local_distance(
             RowBlock(
@@ -182,38 +178,10 @@ def largest_local_distance(holding: Holding, kernel: Kernel) -> float:
                 view.shares,
                 1.0,
                 memory=holding.memory,
+                threads=holding.threads,
             ),
             view.shares,
             shares[j],
         )
         for j, theirs in holding.shown.items()
     ), default=-np.inf)  # fmt: skip
-
-
-def local_distance(rows: RowBlock, alpha: Floats, beta: Floats) -> float:
-    """sup F / eps between two single agents: the one-pass solver, accelerated and eps-scaled, without a message."""
-    g = np.zeros(beta.size)
-    farthest = float(np.abs(rows.exact_log_sums(rows.sweep(g)[0])).max())
-    temperature = float(4 ** max(0, math.ceil(math.log(farthest / _NEAR, 4)))) if farthest > _NEAR else 1.0
-    while True:
-        rows.temper(temperature)
-        f, g = _stage(rows, g / temperature, beta, _TAU_TOLERANCE if temperature == 1.0 else _TAU_STAGE_TOLERANCE)
-        if temperature == 1.0:
-            return float(alpha @ f + beta @ g) - 1.0
-        g, temperature = g * temperature, temperature / 4.0
-
-
-def _stage(rows: RowBlock, g: Floats, beta: Floats, tolerance: float) -> tuple[Floats, Floats]:
-    mixer = Anderson()
-    for round_ in range(_TAU_ROUNDS):
-        f, sums = rows.sweep(g)
-        if np.abs(g + sums).max() > _FAR:
-            sums = rows.exact_log_sums(f)
-        violation = g + sums
-        if float(beta @ np.abs(np.expm1(violation))) < tolerance:
-            break
-        mixer.remember(g, -violation)
-        if round_ % 3 == 2:
-            mixer.solve(mixer.products(beta))
-        g = g + mixer.step(-violation)
-    return rows.sweep(g)[0], g

@@ -5,28 +5,67 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from pathlib import Path
 
 _SHARE_OF_FREE_MEMORY = 0.5
+_CGROUPS, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
-def threads_for(workers: int) -> int:
-    """Threads of one of ``workers`` agents that compute side by side on this node: one each once it is full.
+def usable_cores() -> set[int]:
+    """The cores this process may run on (all, where the system does not say)."""
+    try:
+        return os.sched_getaffinity(0)
+    except AttributeError:  # macOS
+        return set(range(os.cpu_count() or 1))
 
-    A process that its launcher has bound to some cores has these for itself.
-    """
-    usable, cores = len(os.sched_getaffinity(0)), os.cpu_count() or 1
-    return max(1, usable if usable < cores else cores // max(workers, 1))
+
+def threads_for(cores: float) -> int:
+    """Threads of an agent whose fair share of the node is this many cores: one once the node is full."""
+    return max(1, int(cores + 1e-9))
 
 
 def memory_for(workers: int) -> float:
     """Bytes of kernel that one of ``workers`` agents may hold on this node: its share of half of what is free."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return _SHARE_OF_FREE_MEMORY * min(_free_on_node(), _free_in_group()) / max(workers, 1)
+
+
+def _free_on_node() -> float:
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        pass  # not Linux: pages that are free right now
-    return _SHARE_OF_FREE_MEMORY * free / max(workers, 1)
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # not Linux
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) / 2
+
+
+def _free_in_group() -> float:
+    """What containers and batch systems leave of the node: the limits of this process's control groups."""
+    try:
+        groups = [line.split(":", 2) for line in _MEMBERSHIP.read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return float("inf")
+    free = float("inf")
+    for _, controllers, path in groups:
+        if controllers == "":  # version 2: one tree
+            root, limit, used = _CGROUPS, "memory.max", "anon"
+        elif "memory" in controllers.split(","):
+            root, limit, used = _CGROUPS / "memory", "memory.limit_in_bytes", "total_rss"
+        else:
+            continue
+        folder = root / path.lstrip("/")
+        for level in (folder, *folder.parents):
+            if level == root.parent:
+                break
+            free = min(free, _left(level, limit, used))
+    return free
+
+
+def _left(folder: Path, limit: str, used: str) -> float:
+    try:
+        allowed = (folder / limit).read_text(encoding="ascii").strip()
+        statistics = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+        return float("inf") if allowed == "max" else max(0.0, float(allowed) - float(statistics.get(used, 0)))
+    except (OSError, ValueError):
+        return float("inf")
 
 
 def peak_memory() -> int:

@@ -101,8 +101,11 @@ class RowBlock:
         self.precision = precision if spread < -np.log(_LIGHTEST) else "float64"
         rows, width = self._pairs.shape
         self.stored = rows * width * np.dtype(self.precision).itemsize <= self._memory
-        self._block = None
-        self._reference = None
+        self.release()
+
+    def release(self) -> None:
+        """Give the stored block back; it is computed again if it is needed."""
+        self._block, self._reference = None, None
 
     def temper(self, temperature: float) -> None:
         """Work on log K / temperature: the kernel of a larger eps."""
@@ -207,6 +210,7 @@ class RowBlock:
         exponents = self._pairs.shifted(own, columns, self._temperature)
         log_rows, row_entropy = np.empty(own.size), np.empty(own.size)
 
+        @np.errstate(over="ignore", divide="ignore", invalid="ignore")  # a diverged run has infinite values
         def partial(chunks: list[slice]) -> Floats:
             total = np.zeros(columns.size)
             for rows in chunks:
@@ -219,7 +223,7 @@ class RowBlock:
                 total += (weights * self._shares[rows]) @ plan
             return total
 
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a diverged run has infinite values
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             column_mass = self._marginal * _in_order(self._over_spans(partial))
             log_sums = np.log(column_mass / self._marginal) - columns
             row_mass = self._marginal * self._shares * (1.0 if settle else np.exp(log_rows))

@@ -167,4 +167,7 @@ def choose_eps(setting: Setting, options: EOTOptions) -> float:
     cost = mean_cost(setting if options.centre else _centred(setting))  # far from the origin, moments cancel
     if not cost > 0:
         raise InputError(f"the mean cost is {cost:g}, so eps cannot be a share of it; give --eps in cost units.")
-    return options.scale * cost
+    eps = options.scale * cost
+    if not np.isfinite(eps):
+        raise InputError(f"eps_scale is {options.scale:g}, and the mean cost times that overflows; use less.")
+    return eps

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
+import deot_mpi.resources
 from deot_mpi.resources import memory_for, peak_memory, threads_for
 
 
 @pytest.mark.parametrize(
-    ("usable", "cores", "workers", "expected"),
-    [
-        (8, 8, 2, 4),  # two agents share eight cores
-        (8, 8, 8, 1),
-        (2, 2, 16, 1),  # never more threads than cores
-        (4, 16, 2, 4),  # bound to four cores by the launcher: these are its own
-        (1, 16, 2, 1),
-    ],
+    ("cores", "expected"),
+    [(8 / 2, 4), (1.0, 1), (2 / 16, 1), (sum([1 / 3] * 3), 1), (7 / 2, 3)],  # never more threads than cores
 )
-def test_threads_share_the_node(
-    usable: int, cores: int, workers: int, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(usable)))
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    assert threads_for(workers) == expected
+def test_threads_are_the_whole_cores_of_a_share(cores: float, expected: int) -> None:
+    assert threads_for(cores) == expected
+
+
+def test_a_control_group_limits_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 2 as containers and batch systems write it: the tightest of the levels above counts."""
+    unlimited = memory_for(1)
+    (tmp_path / "job" / "step").mkdir(parents=True)
+    for level, limit in ((tmp_path, "max"), (tmp_path / "job", "3000000"), (tmp_path / "job" / "step", "9000000")):
+        (level / "memory.max").write_text(limit + "\n")
+        (level / "memory.stat").write_text("anon 1000000\nfile 5000000\n")
+    listing = tmp_path / "cgroup"
+    listing.write_text("0::/job/step\n")
+    monkeypatch.setattr(deot_mpi.resources, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(deot_mpi.resources, "_MEMBERSHIP", listing)
+    assert memory_for(1) == 1_000_000.0  # half of what is left of 3 MB
+    assert unlimited > memory_for(1)
 
 
 def test_memory_is_a_share_of_what_is_free() -> None:

@@ -9,8 +9,8 @@ from scipy.special import logsumexp
 
 import deot_mpi.rowblock
 from deot_mpi.kernel import RawPairs
-from deot_mpi.problem import local_distance
 from deot_mpi.rowblock import RowBlock
+from deot_mpi.solvers.alone import local_distance
 
 EPS = 0.8
 SIZES = {2: 11, 5: 7, 6: 16}

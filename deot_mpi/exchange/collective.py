@@ -53,10 +53,10 @@ class Collectives:
     def _finish(self, request: MPI.Request, kind: Kind, timeout: float | None = None) -> None:
         wait_all([request], timeout or self.timeout, lambda: f"some agent, during a {kind.name.lower()} collective")
 
-    def share(self, kind: Kind, row: NDArray[Number]) -> Tables[Number]:
+    def share(self, kind: Kind, row: NDArray[Number], timeout: float | None = None) -> Tables[Number]:
         """Reduce one row per agent to agent 0 of each role, then broadcast both tables (Algorithm 1, lines 15-16)."""
         self._count_share(kind, row.nbytes)
-        return self._share(kind, row)
+        return self._share(kind, row, timeout)
 
     def tally(self, kind: Kind, row: Floats) -> Tables[np.float64]:
         """Every agent's row on every rank, in one reduction: for the rounds, where ``share`` would take too long."""
@@ -79,16 +79,16 @@ class Collectives:
         if self.agents.domain.rank == 0:
             self.ledger.collective(kind, table_bytes)
 
-    def _share(self, kind: Kind, row: NDArray[Number]) -> Tables[Number]:
+    def _share(self, kind: Kind, row: NDArray[Number], timeout: float | None = None) -> Tables[Number]:
         agents, tables = self.agents, {}
         own = np.zeros((agents.count(agents.role), row.size), dtype=row.dtype)
         own[agents.index] = row
         root = agents.domain.rank == 0
         send = MPI.IN_PLACE if root else own
-        self._finish(agents.domain.Ireduce(send, own if root else None, MPI.SUM, 0), kind)
+        self._finish(agents.domain.Ireduce(send, own if root else None, MPI.SUM, 0), kind, timeout)
         for role in Role:
             table = own if role is agents.role else np.zeros((agents.count(role), row.size), dtype=row.dtype)
-            self._finish(agents.comm.Ibcast(table, agents.rank_of(role, 0)), kind)
+            self._finish(agents.comm.Ibcast(table, agents.rank_of(role, 0)), kind, timeout)
             tables[role] = table
         return Tables(tables[Role.SOURCE], tables[Role.TARGET])
 

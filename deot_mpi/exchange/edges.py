@@ -10,6 +10,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
+from deot_mpi.errors import InputError
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.exchange.waiting import arrivals, wait_all
 from deot_mpi.kinds import Kind
@@ -91,7 +92,7 @@ class Channel:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if value is not None:
+        if value is not None and not isinstance(value, InputError):
             return  # an active request must not be freed; the job is ending anyway
         for request in (*self._send.values(), *self._receive.values()):
             request.Free()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+
 import numpy as np
 from mpi4py import MPI
 
@@ -9,14 +12,31 @@ from deot_mpi.agent import Agents
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.kinds import Kind
-from deot_mpi.roles import Role
+from deot_mpi.resources import usable_cores
 
 
-def agents_on_node(agents: Agents, ledger: Ledger, timeout: float) -> dict[Role, int]:
-    """The number of agents of each role that share memory (a node) with this one. Collective over all agents."""
+@dataclass(frozen=True)
+class NodeShare:
+    """What an agent that computes may take of its node."""
+
+    workers: int
+    """Agents that compute on this node."""
+    cores: float
+    """This agent's cores, each divided by the number of computing agents that may run on it."""
+
+
+def share_node(agents: Agents, works: bool, ledger: Ledger, timeout: float) -> NodeShare:
+    """Find out who else computes on this node, and on which of its cores. Collective over all agents."""
     node = agents.comm.Split_type(MPI.COMM_TYPE_SHARED)
-    counts = np.array([agents.role is role for role in Role], dtype=np.int64)
-    ledger.collective(Kind.CONTROL, counts.nbytes)
-    wait_all([node.Iallreduce(MPI.IN_PLACE, counts, MPI.SUM)], timeout, lambda: "the other agents of this node")
+    own = [core for core in usable_cores() if core < core_count()]
+    load = np.zeros(core_count() + 1, dtype=np.int64)
+    if works:
+        load[[*own, -1]] = 1
+    ledger.collective(Kind.CONTROL, load.nbytes)
+    wait_all([node.Iallreduce(MPI.IN_PLACE, load, MPI.SUM)], timeout, lambda: "the other agents of this node")
     node.Free()
-    return {role: int(count) for role, count in zip(Role, counts, strict=True)}
+    return NodeShare(int(load[-1]), float((1.0 / np.maximum(load[own], 1)).sum()))
+
+
+def core_count() -> int:
+    return int(os.sysconf("SC_NPROCESSORS_CONF"))

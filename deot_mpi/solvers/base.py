@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from deot_mpi.roles import Role
 from deot_mpi.rowblock import RowBlock
 from deot_mpi.samples import Floats
 from deot_mpi.solvers.anderson import Anderson
@@ -77,6 +78,12 @@ class SolverState:
     """The stage of eps-scaling: the solver works on temperature * eps."""
     stage_round: int = 0
     """Rounds since the stage began."""
+    scaled: bool = False
+    """Whether eps-scaling has begun: it begins once."""
+    single: bool = False
+    """Whether kernels are still in float32."""
+    tally: dict[Role, Floats] | None = None
+    """What the last round added up over the agents, for the next one to act on."""
     exact_columns: bool = False
     """Whether the next round repeats the last one with column sums in the log domain."""
     violation: Floats | None = None

@@ -75,14 +75,24 @@ class Sinkhorn(Solver):
         self._single = single_precision
         self._sweep_seconds = 0.0
 
+    def setup(self, start: Floats | None = None) -> SolverState:
+        state = super().setup(start)
+        state.single = self._single
+        return state
+
     def step(self, state: SolverState) -> None:
+        if state.tally is not None:
+            self._decide(state, state.tally)
         if self.view.role is Role.SOURCE:
             self._sweep(state)
         else:
             self._move_and_ask(state)
         state.stage_round += 1
         if self._tally_due(state):
-            self._decide(state)
+            state.tally = self._tally(self._row(state))
+            state.total_error = ordered_sum(state.tally[Role.TARGET][:, 0])
+            if state.stage_round == 1 or state.exact_columns:
+                self._check_resolution(state.tally, state)
 
     def _sweep(self, state: SolverState) -> None:
         """A source's part: new rows from the targets' potentials, and the column sums they ask for."""
@@ -133,33 +143,29 @@ class Sinkhorn(Solver):
         self.move(state, state.potential + self.view.eps * state.temperature * step)
 
     def _tally_due(self, state: SolverState) -> bool:
-        mixing = self._accelerate or state.temperature > 1.0
+        mixing = self._accelerate or state.single or state.temperature > 1.0
         return state.stage_round == 1 or state.exact_columns or (mixing and state.stage_round % _TALLY_EVERY == 0)
 
-    def _decide(self, state: SolverState) -> None:
-        """Add up over the agents and decide, all alike, how to go on."""
-        tables = self._tally(self._row(state))
-        state.total_error = ordered_sum(tables[Role.TARGET][:, 0])
+    def _decide(self, state: SolverState, tables: dict[Role, Floats]) -> None:
+        """From what the last round added up over the agents, decide, all alike, how to go on."""
+        state.tally = None
         farthest = float(tables[Role.TARGET][:, 1].max())
         if state.exact_columns:
             state.exact_columns = False
-            self._check_resolution(tables, state)
-            if self._scaling and state.temperature == 1.0 and state.round == 1 and farthest > _REACH:
-                warmer = _COOLING ** math.ceil(math.log(farthest / _REACH, _COOLING))
-                self._enter_stage(state, warmer)
+            if self._scaling and not state.scaled and farthest > _REACH:
+                state.scaled = True
+                self._enter_stage(state, _COOLING ** math.ceil(math.log(farthest / _REACH, _COOLING)))
                 return
-        elif state.stage_round == 1:
-            self._check_resolution(tables, state)
-            if farthest > _REACH:
-                state.exact_columns, state.violation = True, None  # the same potentials once more
-                state.mixer.forget()
-                return
+        elif state.stage_round == 1 and farthest > _REACH:
+            state.exact_columns, state.violation = True, None  # the same potentials once more
+            state.mixer.forget()
+            return
         if state.temperature > 1.0 and (state.total_error <= _STAGE_ERROR or state.stage_round >= _STAGE_ROUNDS):
             if state.violation is not None:
                 self._advance(state)
             self._enter_stage(state, max(1.0, state.temperature / _COOLING))
             return
-        if self._single and state.temperature == 1.0 and self._stagnates(state):
+        if state.single and state.temperature == 1.0 and self._stagnates(state):
             self.sharpen(state)
             return
         if self._accelerate:
@@ -171,7 +177,7 @@ class Sinkhorn(Solver):
         return state.total_error < _NOISE and state.round - state.halved_round > _PATIENCE
 
     def _enter_stage(self, state: SolverState, temperature: float) -> None:
-        state.temperature, state.stage_round, state.violation = temperature, 0, None
+        state.temperature, state.stage_round, state.violation, state.tally = temperature, 0, None, None
         state.total_error, state.halved_error, state.halved_round = np.inf, np.inf, state.round
         state.mixer.forget()
         state.best = None
@@ -214,22 +220,22 @@ class Sinkhorn(Solver):
         return self.settled(state) and rule.stop == "marginal" and state.total_error <= rule.tol
 
     def settled(self, state: SolverState) -> bool:
-        return state.temperature == 1.0 and state.stage_round > 0
+        return state.temperature == 1.0
 
     def measure(self, state: SolverState) -> Measure:
         """No message: the rows hold, so the plan's mass is 1, and the targets have just seen the columns' error."""
         view = self.view
         if not view.neighbours:
-            return Measure(0.0, 0.0, 0.0)
+            return Measure(0.0, 0.0, 0.0, state.temperature)
         seen = state.seen_error if view.role is Role.TARGET else 0.0
         mass = 0.5 * view.marginal  # the two roles' halves of the plan's mass
         objective = view.linear_part(state.potential) - view.eps * state.temperature * mass
         return Measure(objective, seen, max(state.moves), state.temperature)
 
     def sharpen(self, state: SolverState) -> bool:
-        if not self._single:
+        if not state.single:
             return False
-        self._single = False
+        state.single = False
         if self.rows is not None:
             self.rows.use("float64")
         self._enter_stage(state, state.temperature)

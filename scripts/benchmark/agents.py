@@ -43,11 +43,12 @@ def main() -> None:
             total_seconds=total,
             peak_memory=sum(agent.peak_memory for agent in result.agents),
             working_seconds=sum(agent.working_seconds for agent in result.agents),
-            potential_bytes=ledger.of(Kind.POTENTIALS).bytes,
+            round_bytes=ledger.of(Kind.POTENTIALS).bytes + ledger.of(Kind.CONTROL).collective_bytes,
             bytes=ledger.bytes,
             own_error=result.marginal_error,
             dual_objective=result.dual_objective,
             **(judge(given, f, g) if judged else {"regularised_cost": result.regularised_cost}),
+            inside_seconds=time.perf_counter() - started,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -34,12 +35,12 @@ class Problem:
         x, y = (self.rows(domain)[:_MEDIAN_ROWS] for domain in ("source", "target"))
         return self.share * float(np.median(squared_distances(x, y)))
 
-    def write(self, folder: Path) -> Path:
+    def write(self, folder: Path, limit: float = math.inf) -> Path:
         """Put the data where every process finds it; returns the description's file."""
         for domain in ("source", "target"):
             np.save(folder / f"{domain}.npy", self.rows(domain))
         path = folder / "problem.json"
-        path.write_text(json.dumps({**asdict(self), "eps": self.eps, "folder": str(folder)}))
+        path.write_text(json.dumps({**asdict(self), "eps": self.eps, "folder": str(folder), "limit": limit}))
         return path
 
 
@@ -50,11 +51,13 @@ class Given:
     folder: Path
     eps: float
     tol: float
+    limit: float
+    """Seconds one solve may take."""
 
     @classmethod
     def read(cls, path: str) -> Given:
         found = json.loads(Path(path).read_text())
-        return cls(Path(found["folder"]), found["eps"], found["tol"])
+        return cls(Path(found["folder"]), found["eps"], found["tol"], found["limit"])
 
     def rows(self, domain: str) -> np.ndarray:
         return np.load(self.folder / f"{domain}.npy", mmap_mode="r")

@@ -27,8 +27,7 @@ def clouds(comm: MPI.Intracomm, samples: int = 60, dimension: int = 5) -> tuple[
 
 @pytest.mark.mpi(min_size=2, max_size=4)
 @pytest.mark.parametrize("acceleration", ["anderson", "none"])
-@pytest.mark.parametrize("eps_scaling", [True, False])
-def test_every_way_leads_to_pots_values(comm: MPI.Intracomm, acceleration: str, eps_scaling: bool) -> None:
+def test_every_way_leads_to_pots_values(comm: MPI.Intracomm, acceleration: str) -> None:
     rows, role, cost = clouds(comm)
     count = comm.size // 2
     whole = comm.allgather(rows)
@@ -37,7 +36,7 @@ def test_every_way_leads_to_pots_values(comm: MPI.Intracomm, acceleration: str, 
     expected = pot_answers(x, y, np.full(60, 1 / 60), np.full(60, 1 / 60), eps)
     result = deot_mpi.eot(
         comm, rows, role, kernel="raw", eps=eps, tol=1e-10, rounds=20_000, acceleration=acceleration,
-        eps_scaling=eps_scaling, timeout=60.0,
+        timeout=60.0,
     )  # fmt: skip
     assert result.status is Status.MARGINAL
     for name, value in vars(expected).items():
@@ -67,7 +66,24 @@ def test_a_thousandth_of_the_median_cost_converges(comm: MPI.Intracomm) -> None:
 
 
 @pytest.mark.mpi(min_size=2, max_size=4)
-def test_acceleration_and_scaling_save_rounds(comm: MPI.Intracomm) -> None:
+def test_eps_scaling_is_another_way_to_the_same_place(comm: MPI.Intracomm) -> None:
+    rows, role, cost = clouds(comm)
+    results = {
+        scaling: deot_mpi.eot(
+            comm, rows, role, kernel="raw", eps=0.003 * float(np.median(cost)), tol=1e-7, rounds=20_000,
+            eps_scaling=scaling, timeout=60.0,
+        )
+        for scaling in (True, False)
+    }  # fmt: skip
+    assert {point.temperature for point in results[False].trace} == {1.0}
+    assert max(point.temperature for point in results[True].trace) > 1.0
+    for result in results.values():
+        assert result.status is Status.MARGINAL
+    assert results[True].regularised_cost == pytest.approx(results[False].regularised_cost, rel=1e-9)
+
+
+@pytest.mark.mpi(min_size=2, max_size=4)
+def test_acceleration_saves_rounds(comm: MPI.Intracomm) -> None:
     rows, role, cost = clouds(comm, samples=120)
     rounds = {}
     for acceleration in ("anderson", "none"):
@@ -161,7 +177,12 @@ def test_mixing_that_goes_wrong_falls_back_to_plain_steps(comm: MPI.Intracomm, m
     """Coefficients that are nonsense must cost rounds, not the result."""
     from deot_mpi.solvers.anderson import Anderson
 
-    calls = []
+    calls, setbacks = [], []
+    forget = Anderson.forget
+
+    def counted(mixer: Anderson) -> None:
+        setbacks.append(mixer)
+        forget(mixer)
 
     def nonsense(mixer: Anderson, products: np.ndarray) -> None:
         calls.append(products)
@@ -173,7 +194,9 @@ def test_mixing_that_goes_wrong_falls_back_to_plain_steps(comm: MPI.Intracomm, m
     common = {"kernel": "raw", "eps": eps, "rounds": 3000, "tol": 1e-8, "timeout": 60.0}
     plain = deot_mpi.eot(comm, rows, role, **common)
     monkeypatch.setattr(Anderson, "solve", nonsense)
+    monkeypatch.setattr(Anderson, "forget", counted)
     led_astray = deot_mpi.eot(comm, rows, role, **common)
+    assert setbacks, "no stage changes at this eps: a mixer forgets only when it was led astray"
     assert led_astray.status is Status.MARGINAL
     assert led_astray.rounds > plain.rounds
     assert led_astray.regularised_cost == pytest.approx(plain.regularised_cost, rel=1e-9)

@@ -10,6 +10,7 @@ from recording import Record, RecordingComm, Sent
 
 import deot_mpi
 from deot_mpi import EOTOptions, EOTResult, InputError
+from deot_mpi.exchange.node import core_count
 from deot_mpi.kinds import Kind
 from deot_mpi.protocol.graphs import GRAPHS
 from deot_mpi.solvers.sinkhorn import TALLY_SIZE
@@ -103,7 +104,8 @@ def test_only_named_collectives_leave_the_edges(comm: MPI.Intracomm) -> None:
     allowed = {8 * m * n for m in members for n in numbers_per_agent}
     allowed |= {comm.size, 4 * comm.size, 8, 16 * options}  # roles, agreements, exponents, options
     allowed |= {8 * 6, 8 * 14}  # masked sums: the mean; the moments behind --eps-scale
-    allowed |= {8 * 2, 8 * comm.size * TALLY_SIZE}  # agents on a node; error and Anderson's inner products
+    allowed |= {8 * (core_count() + 1)}  # who computes on which core of the node
+    allowed |= {8 * comm.size * TALLY_SIZE}  # error, exponent and Anderson's inner products
     for message in sent:
         if message.destination is None:
             assert len(message.content) in allowed, (message.call, len(message.content))
