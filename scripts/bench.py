@@ -44,15 +44,21 @@ class Bench:
 
     def run(self, command: list[str], name: str, hard_limit: float | None = None) -> dict[str, Any]:
         """One process, to its end or the limit; the median of several runs where they are short."""
-        found = []
+        return self.middle(self.runs(command, name, hard_limit))
+
+    def runs(self, command: list[str], name: str, hard_limit: float | None = None) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
         for _ in range(self.repeats):
             with self.console.status(name):
                 found.append(self._once(command, hard_limit))
             if found[-1].get("over_limit") or found[-1]["wall_seconds"] > REPEAT_BELOW_SECONDS:
                 break
-        found.sort(key=lambda one: one.get("solve_seconds", self.limit))
-        middle = found[len(found) // 2]
-        return {**middle, "runs": [one.get("solve_seconds") for one in found]}
+        return found
+
+    def middle(self, found: list[dict[str, Any]]) -> dict[str, Any]:
+        """The run in the middle (of an even number, the slower one), with the seconds of all of them."""
+        found = sorted(found, key=lambda one: one.get("solve_seconds", self.limit))
+        return {**found[len(found) // 2], "runs": [one.get("solve_seconds") for one in found]}
 
     def _once(self, command: list[str], hard_limit: float | None = None) -> dict[str, Any]:
         started = time.perf_counter()
@@ -83,8 +89,10 @@ class Bench:
         return str(Problem(samples, dimension, share).write(self.folder, self.limit))
 
     def own(self, problem: str, ranks: int = 4, **options: Any) -> dict[str, Any]:
-        command = ["mpirun", "-n", str(ranks), sys.executable, "-m", "benchmark.agents", problem, json.dumps(options)]
-        return self.run(command, f"{OWN}, {ranks} ranks")
+        return self.run(self.own_command(problem, ranks, **options), f"{OWN}, {ranks} ranks")
+
+    def own_command(self, problem: str, ranks: int = 4, **options: Any) -> list[str]:
+        return ["mpirun", "-n", str(ranks), sys.executable, "-m", "benchmark.agents", problem, json.dumps(options)]
 
     def peer(self, name: str, problem: str) -> dict[str, Any]:
         hard_limit = _SEARCHES * (self.limit + _START_SECONDS) if name.startswith("POT") else None
@@ -97,8 +105,10 @@ class Bench:
         samples, results = (300 if self.quick else 4000), {}
         for share in (0.05, 0.01):
             problem = self.problem(samples, 50, share)
-            measured = {OWN: self.own(problem)}
-            measured |= {name: self.peer(name, problem) for name in self.wanted if installed(name)}
+            before = self.runs(self.own_command(problem), OWN)
+            theirs = {name: self.peer(name, problem) for name in self.wanted if installed(name)}
+            # Also after the peers, since the machine's other load changes meanwhile; all runs count alike.
+            measured = {OWN: self.middle(before + self.runs(self.own_command(problem), OWN)), **theirs}
             results[str(share)] = measured
             title = f"N = M = {samples}, D = 50, eps = {share} of the median cost, to an L1 marginal error of 1e-6"
             show(self.console, title, PEER_COLUMNS, peer_rows(measured))
@@ -172,11 +182,15 @@ class Bench:
         problem, results, rows = self.problem(500 if self.quick else 2000, 5, 0.1), {}, []
         exact = self.own(problem, 16, tol=1e-10)
         fast = self.own(problem, 16)
-        per_round = self.own(problem, 16, solver="mrbcd", rounds=1, tol=0.0, neighbours=1)["round_bytes"]
-        budget = max(1, round(fast["round_bytes"] / per_round))
         results = {"sinkhorn": fast}
         for neighbours in (1, 4, 8):
-            rounds = max(1, budget // neighbours)
+            # Two lengths tell what a round costs and what is sent once; then as many rounds as the bytes allow.
+            short, long = (
+                self.own(problem, 16, solver="mrbcd", rounds=n, tol=0.0, neighbours=neighbours, check_every=n)
+                for n in (10, 20)
+            )
+            per_round = (long["round_bytes"] - short["round_bytes"]) / 10
+            rounds = max(1, round(10 + (fast["round_bytes"] - short["round_bytes"]) / per_round))
             results[f"MRBCD, L = {neighbours}"] = self.own(
                 problem, 16, solver="mrbcd", rounds=rounds, tol=0.0, neighbours=neighbours, check_every=rounds
             )
@@ -203,10 +217,13 @@ class Bench:
             results[str(share)] = measured
             for name, found in measured.items():
                 whole = found.get("total_seconds", found.get("setup_seconds", 0.0) + found.get("solve_seconds", 0.0))
+                if found.get("over_limit"):
+                    rows.append([name, "", f"over {found['limit']:.0f}", "", "", ""])
+                    continue
                 rows.append([
-                    name, str(found["rounds"]), f"{whole:.2f}", f"{found['round_bytes'] / 1e6:.1f}", f"{found['peak_memory'] / 1e6:.0f}",
-                    f"{found['l1_error']:.1e}",
-                ] if not found.get("over_limit") else [name, "", f"over {found['limit']:.0f}", "", "", ""])  # fmt: skip
+                    name, str(found["rounds"]), f"{whole:.2f}", f"{found['round_bytes'] / 1e6:.1f}",
+                    f"{found['peak_memory'] / 1e6:.0f}", f"{found['l1_error']:.1e}",
+                ])  # fmt: skip
             columns = ["who", "rounds", "s", "MB sent in rounds", "peak MB", "L1 error"]
             show(self.console, f"Distributed rivals, 4 ranks (eps = {share} of the median cost)", columns, rows)
         return results

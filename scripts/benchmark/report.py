@@ -30,6 +30,12 @@ def ratio(found: dict[str, Any], own: dict[str, Any], key: str = "solve_seconds"
     return f"{found[key] / own[key]:.1f}"
 
 
+def _with_range(found: dict[str, Any]) -> str:
+    """The median, and the fastest and slowest run where there were several."""
+    several = len(found["runs"]) > 1
+    return seconds(found) + (f" ({found['runs'][0]:.2f}-{found['runs'][-1]:.2f})" if several else "")
+
+
 def peer_rows(measured: dict[str, dict[str, Any]], tol: float = 1e-6) -> list[list[str]]:
     """Ratios to this project's rounds alone, and to all it does with the samples: exchange, rounds, float64 check."""
     own = measured[OWN]
@@ -46,7 +52,7 @@ def peer_rows(measured: dict[str, dict[str, Any]], tol: float = 1e-6) -> list[li
         difference = abs(found["regularised_cost"] / own["regularised_cost"] - 1)
         error = f"{found['l1_error']:.1e}" + (" (missed)" if found["l1_error"] > 1.5 * tol else "")
         rows.append([
-            name, seconds(found, "start_seconds"), seconds(found, "setup_seconds"), seconds(found), ratio(found, own),
+            name, seconds(found, "start_seconds"), seconds(found, "setup_seconds"), _with_range(found), ratio(found, own),
             f"{everything / own['total_seconds']:.1f}", f"{found['peak_memory'] / 1e6:.0f}",
             f"{own['peak_memory'] / found['peak_memory']:.2f}", str(found["rounds"] or ""), error, f"{difference:.0e}",
         ])  # fmt: skip
@@ -54,7 +60,7 @@ def peer_rows(measured: dict[str, dict[str, Any]], tol: float = 1e-6) -> list[li
 
 
 PEER_COLUMNS = [
-    "who", "start-up s", "cost or exchange s", "solve s", "solve / ours", "samples to values / ours", "peak MB",
+    "who", "start-up s", "cost or exchange s", "solve s (range)", "solve / ours", "samples to values / ours", "peak MB",
     "our memory / its", "rounds", "L1 error", "value differs by",
 ]  # fmt: skip
 

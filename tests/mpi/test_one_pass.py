@@ -82,6 +82,22 @@ def test_eps_scaling_is_another_way_to_the_same_place(comm: MPI.Intracomm) -> No
     assert results[True].regularised_cost == pytest.approx(results[False].regularised_cost, rel=1e-9)
 
 
+@pytest.mark.mpi(min_size=4, max_size=7)
+def test_an_agent_without_partners_sees_the_same_run(comm: MPI.Intracomm) -> None:
+    """Source 0 (rank 0, which reports) has no edge; the others scale eps, set back, stop: all ranks tell the same."""
+    rows, role, cost = clouds(comm)
+    E = np.full((comm.size // 2, comm.size - comm.size // 2), 1.0)
+    E[0] = 0.0
+    result = deot_mpi.eot(
+        comm, rows, role, kernel="raw", eps=0.003 * float(np.median(cost)), protocol=E / E.sum(), rounds=3000,
+        timeout=60.0,
+    )  # fmt: skip
+    traces = comm.allgather([(p.round, p.objective, p.error, p.temperature) for p in result.trace])
+    assert all(trace == traces[0] for trace in traces)
+    assert max(temperature for *_, temperature in traces[0]) > 1
+    assert result.status is Status.MARGINAL
+
+
 @pytest.mark.mpi(min_size=2, max_size=4)
 def test_acceleration_saves_rounds(comm: MPI.Intracomm) -> None:
     rows, role, cost = clouds(comm, samples=120)
