@@ -69,13 +69,9 @@ class Bench:
         try:
             output, errors = process.communicate(timeout=hard_limit or self.limit + _START_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.communicate(timeout=10)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
             return {"over_limit": True, "limit": self.limit}
+        finally:
+            _end(process)
         lines = [line for line in output.splitlines() if line.startswith(MARK)]
         if process.returncode or not lines:
             raise SystemExit(f"bench: failed ({process.returncode}): {' '.join(command)}\n{output}\n{errors}")
@@ -265,6 +261,19 @@ class Bench:
         return found
 
 
+def _end(process: subprocess.Popen[str]) -> None:
+    """Leave nothing behind, also when the benchmark itself is stopped: a forgotten peer would slow all that follow."""
+    if process.poll() is not None:
+        return
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        os.killpg(process.pid, how)
+        try:
+            process.communicate(timeout=10)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
 PARTS = ("peers", "small", "size", "ranks", "dimension", "mrbcd", "rivals", "sketch", "memory")
 
 
@@ -281,6 +290,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5, help="runs of short measurements (default: 5)")
     parser.add_argument("--out", default="build/bench", metavar="DIR", help="where bench.json and bench.png go")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parts = PARTS if chosen.only is None else tuple(chosen.only.split(","))
     unknown = [part for part in parts if part not in (*PARTS, "huge")]
     if unknown:

@@ -52,8 +52,8 @@ def peer_rows(measured: dict[str, dict[str, Any]], tol: float = 1e-6) -> list[li
         difference = abs(found["regularised_cost"] / own["regularised_cost"] - 1)
         error = f"{found['l1_error']:.1e}" + (" (missed)" if found["l1_error"] > 1.5 * tol else "")
         rows.append([
-            name, seconds(found, "start_seconds"), seconds(found, "setup_seconds"), _with_range(found), ratio(found, own),
-            f"{everything / own['total_seconds']:.1f}", f"{found['peak_memory'] / 1e6:.0f}",
+            name, seconds(found, "start_seconds"), seconds(found, "setup_seconds"), _with_range(found),
+            ratio(found, own), f"{everything / own['total_seconds']:.1f}", f"{found['peak_memory'] / 1e6:.0f}",
             f"{own['peak_memory'] / found['peak_memory']:.2f}", str(found["rounds"] or ""), error, f"{difference:.0e}",
         ])  # fmt: skip
     return rows
