@@ -46,19 +46,24 @@ def test_scattered_over_agents_it_is_the_same_iteration() -> None:
     assert steps_needed(True, [slice(0, 7), slice(7, 30), slice(30, 40)]) == steps_needed(True, [slice(0, 40)])
 
 
-def test_a_linear_problem_of_few_directions_is_solved_at_once() -> None:
-    """As many differences as the space has directions: the next point is the fixed point."""
+def test_the_step_is_the_least_squares_one() -> None:
+    """Against numpy's own least squares, in the metric of the weights."""
     rng = np.random.default_rng(1)
-    matrix = rng.normal(size=(DEPTH, DEPTH)) / DEPTH
-    answer = rng.normal(size=DEPTH)
+    weights = rng.dirichlet(np.ones(30))
+    points, residuals = rng.normal(size=(DEPTH + 1, 30)), 0.1 * rng.normal(size=(DEPTH + 1, 30))
     mixer = Anderson()
-    g = np.zeros(DEPTH)
-    for _ in range(DEPTH + 1):
-        residual = matrix @ (g - answer) + answer - g
-        mixer.remember(g, residual)
-        plain, g = g, g + residual
-    mixer.solve(mixer.products(np.ones(DEPTH)))
-    np.testing.assert_allclose(plain + mixer.step(residual), answer, atol=1e-4)
+    for point, residual in zip(points, residuals, strict=True):
+        mixer.remember(point, residual)
+    mixer.solve(mixer.products(weights))
+    root = np.sqrt(weights)
+    changes = np.diff(residuals, axis=0)
+    best = np.linalg.lstsq((root * changes).T, root * residuals[-1], rcond=None)[0]
+    expected = residuals[-1] - best @ (np.diff(points, axis=0) + changes)
+    # The ridge, 1e-10 of the trace, moves the coefficients by that times trace over smallest eigenvalue.
+    spectrum = np.linalg.svd(root * changes, compute_uv=False) ** 2
+    slack = 1e-10 * spectrum.sum() / spectrum.min() * np.abs(best).sum() * np.abs(points).max() * 2
+    assert slack < 1e-4
+    np.testing.assert_allclose(mixer.step(residuals[-1]), expected, atol=slack)
 
 
 def test_without_history_the_step_is_plain() -> None:

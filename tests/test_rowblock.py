@@ -67,14 +67,15 @@ def test_sweep_is_a_row_step_and_the_column_sums(precision: str, tolerance: floa
             assert seen.any()
 
 
-def test_memory_threads_and_order_of_arrival_do_not_change_a_bit() -> None:
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_memory_threads_and_order_of_arrival_do_not_change_a_bit(precision: str) -> None:
     problem, rng = Problem(), np.random.default_rng(2)
     variants = {
-        "stored": problem.block(precision="float32"),
-        "recomputed": problem.block(precision="float32", memory=0.0),
-        "threads": problem.block(precision="float32", threads=4),
-        "early": problem.block(precision="float32"),
-        "early, other order": problem.block(precision="float32"),
+        "stored": problem.block(precision=precision),
+        "recomputed": problem.block(precision=precision, memory=0.0),
+        "threads": problem.block(precision=precision, threads=4),
+        "early": problem.block(precision=precision),
+        "early, other order": problem.block(precision=precision),
     }
     g = np.zeros(34)
     for _ in range(6):
