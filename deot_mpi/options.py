@@ -110,7 +110,6 @@ class EOTOptions:
             raise InputError(
                 f"pairs is {self.pairs}, but only solver 'mrbcd' draws pairs; leave it out or use 'mrbcd'."
             )
-
         if self.solver != "sinkhorn" and self.precision == "float32":
             raise InputError(
                 f"precision is 'float32', but only solver 'sinkhorn' has it; '{self.solver}' works in float64, leave "

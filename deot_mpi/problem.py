@@ -69,8 +69,8 @@ def build(setting: Setting, kernel: Kernel, eps: float, options: EOTOptions) -> 
         edge_weights={j: float(weights[j]) for j in edges.neighbours},
         blocks={} if one_pass else _blocks(role, kernel, own, shown, shares),
     )
-    works = role is Role.SOURCE or not one_pass
-    node = share_node(setting.agents, works, setting.ledger, options.timeout)
+    # Who listens also computes.
+    node = share_node(setting.agents, listens, setting.ledger, options.timeout)
     threads = options.threads or threads_for(node.cores)
     memory = memory_for(node.workers) if options.memory is None else float(options.memory)
     rows = None

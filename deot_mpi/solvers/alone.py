@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from deot_mpi.rowblock import RowBlock
 from deot_mpi.samples import Floats
 from deot_mpi.solvers.anderson import Anderson
+from deot_mpi.solvers.cooling import COOLING, MIX_EVERY, first_temperature
 
 _ROUNDS, _STAGE_TOLERANCE, _TOLERANCE = 500, 1e-2, 1e-4
 """When a stage, and the last one, stops: F is within the tolerance squared of its supremum by then, in units of eps."""
-_COOLING, _MIX_EVERY = 4.0, 3
-_NEAR, _FAR = 50.0, 300.0
-"""Nats: problems that are further away than the first start at a larger eps, column sums beyond the second are taken in
-the log domain."""
+_FAR = 300.0
+"""Nats beyond which column sums are taken in the log domain."""
 
 
 def local_distance(rows: RowBlock, alpha: Floats, beta: Floats) -> float:
     """sup F / eps between two single agents, accelerated and eps-scaled."""
     g = np.zeros(beta.size)
     farthest = float(np.abs(rows.exact_log_sums(rows.sweep(g)[0])).max())
-    temperature = _COOLING ** max(0, math.ceil(math.log(max(farthest, _NEAR) / _NEAR, _COOLING)))
+    temperature = first_temperature(farthest)
     while True:
         rows.temper(temperature)
         f, g = _stage(rows, g / temperature, beta, _TOLERANCE if temperature == 1.0 else _STAGE_TOLERANCE)
         if temperature == 1.0:
             return float(alpha @ f + beta @ g) - 1.0
-        g, temperature = g * temperature, temperature / _COOLING
+        g, temperature = g * temperature, temperature / COOLING
 
 
 def _stage(rows: RowBlock, g: Floats, beta: Floats, tolerance: float) -> tuple[Floats, Floats]:
@@ -41,7 +38,7 @@ def _stage(rows: RowBlock, g: Floats, beta: Floats, tolerance: float) -> tuple[F
         if float(beta @ np.abs(np.expm1(violation))) < tolerance:
             break
         mixer.remember(g, -violation)
-        if round_ % _MIX_EVERY == 0:
+        if round_ % MIX_EVERY == 0:
             mixer.solve(mixer.products(beta))
         g = g + mixer.step(-violation)
     return rows.sweep(g)[0], g

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 
@@ -24,6 +23,7 @@ from deot_mpi.solvers.base import (
     load,
     too_small,
 )
+from deot_mpi.solvers.cooling import COOLING, MIX_EVERY, REACH, first_temperature
 from deot_mpi.sums import ordered_sum
 from deot_mpi.view import AgentView
 
@@ -33,12 +33,6 @@ Tally = Callable[[Floats], dict[Role, Floats]]
 TALLY_SIZE = 2 + PRODUCTS
 """Numbers an agent puts into a tally: its error, its largest exponent, its part of Anderson's inner products."""
 
-_TALLY_EVERY = 3
-"""Rounds between two mixings. Mixing in every round took as many rounds at eps = 0.01 of the median cost and twice as
-many at 0.001 (N = M = 2000, D = 50), and adds up over all agents three times as often."""
-_REACH = 50.0
-"""Nats: columns whose mass is further off than this are not seen by a float32 block; larger problems start easier."""
-_COOLING = 4.0
 _STAGE_ERROR, _STAGE_ROUNDS = 1e-3, 60
 """When a stage of eps-scaling has done its work (an error of 1e-2 made the last stage a third longer in trials)."""
 _PATIENCE, _NOISE = 90, 1e-4
@@ -144,7 +138,7 @@ class Sinkhorn(Solver):
 
     def _tally_due(self, state: SolverState) -> bool:
         mixing = self._accelerate or state.single or state.temperature > 1.0
-        return state.stage_round == 1 or state.exact_columns or (mixing and state.stage_round % _TALLY_EVERY == 0)
+        return state.stage_round == 1 or state.exact_columns or (mixing and state.stage_round % MIX_EVERY == 0)
 
     def _decide(self, state: SolverState, tables: dict[Role, Floats]) -> None:
         """From what the last round added up over the agents, decide, all alike, how to go on."""
@@ -152,18 +146,18 @@ class Sinkhorn(Solver):
         farthest = float(tables[Role.TARGET][:, 1].max())
         if state.exact_columns:
             state.exact_columns = False
-            if self._scaling and not state.scaled and farthest > _REACH:
+            if self._scaling and not state.scaled and farthest > REACH:
                 state.scaled = True
-                self._enter_stage(state, _COOLING ** math.ceil(math.log(farthest / _REACH, _COOLING)))
+                self._enter_stage(state, first_temperature(farthest))
                 return
-        elif state.stage_round == 1 and farthest > _REACH:
+        elif state.stage_round == 1 and farthest > REACH:
             state.exact_columns, state.violation = True, None  # the same potentials once more
             state.mixer.forget()
             return
         if state.temperature > 1.0 and (state.total_error <= _STAGE_ERROR or state.stage_round >= _STAGE_ROUNDS):
             if state.violation is not None:
                 self._advance(state)
-            self._enter_stage(state, max(1.0, state.temperature / _COOLING))
+            self._enter_stage(state, max(1.0, state.temperature / COOLING))
             return
         if state.single and state.temperature == 1.0 and self._stagnates(state):
             self.sharpen(state)

@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 import deot_mpi
-from benchmark.problem import Given, announce, judge
+from benchmark.problem import Given, announce, blocks, judge
 from deot_mpi.kinds import Kind
 
 
@@ -22,17 +22,16 @@ def main() -> None:
     role = "source" if comm.rank < sources else "target"
     members, index = (sources, comm.rank) if role == "source" else (comm.size - sources, comm.rank - sources)
     mapped = given.rows(role)
-    bounds = np.linspace(0, len(mapped), members + 1).round().astype(int)
-    rows = np.array(mapped[bounds[index] : bounds[index + 1]])
+    rows = np.array(mapped[blocks(len(mapped), members)[index]])
     del mapped
     defaults = {"kernel": "raw", "eps": given.eps, "tol": given.tol, "rounds": 100_000, "timeout": 3600.0}
     comm.Barrier()
     started = time.perf_counter()
     result = deot_mpi.eot(comm, rows, role, **{**defaults, **options})
     total = time.perf_counter() - started
-    blocks = comm.gather(result.potential, root=0)
+    gathered = comm.gather(result.potential, root=0)
     if comm.rank == 0:
-        f, g = np.concatenate(blocks[:sources]), np.concatenate(blocks[sources:])
+        f, g = np.concatenate(gathered[:sources]), np.concatenate(gathered[sources:])
         ledger = result.ledger
         announce(
             rounds=result.rounds,

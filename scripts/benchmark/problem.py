@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,12 @@ class Given:
 
     def rows(self, domain: str) -> np.ndarray:
         return np.load(self.folder / f"{domain}.npy", mmap_mode="r")
+
+
+def blocks(count: int, ranks: int) -> list[slice]:
+    """Consecutive parts of ``count`` rows, one per rank, as even as they can be."""
+    bounds = np.linspace(0, count, ranks + 1).round().astype(int)
+    return [slice(int(low), int(high)) for low, high in pairwise(bounds)]
 
 
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:

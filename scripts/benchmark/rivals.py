@@ -13,20 +13,14 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 from mpi4py import MPI
 from threadpoolctl import threadpool_limits
 
-from benchmark.problem import Given, announce, judge, squared_distances
+from benchmark.problem import Given, announce, blocks, judge, squared_distances
 
 _MOST_ROUNDS, _CHECK_EVERY = 20_000, 10
-
-
-def blocks(count: int, ranks: int) -> list[slice]:
-    bounds = np.linspace(0, count, ranks + 1).round().astype(int)
-    return [slice(int(low), int(high)) for low, high in pairwise(bounds)]
 
 
 class Scheme:
