@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from mpi4py import MPI
@@ -12,6 +14,7 @@ from mpi4py import MPI
 import deot_mpi
 from benchmark.problem import Given, announce, blocks, judge
 from deot_mpi.kinds import Kind
+from deot_mpi.result import TracePoint
 
 
 def main() -> None:
@@ -39,6 +42,7 @@ def main() -> None:
             setup_seconds=result.setup_seconds,
             solve_seconds=result.seconds,
             values_seconds=result.values_seconds,
+            round_seconds=_round_seconds(result.trace),
             total_seconds=total,
             peak_memory=sum(agent.peak_memory for agent in result.agents),
             working_seconds=sum(agent.working_seconds for agent in result.agents),
@@ -49,6 +53,12 @@ def main() -> None:
             **(judge(given, f, g) if judged else {"regularised_cost": result.regularised_cost}),
             inside_seconds=time.perf_counter() - started,
         )
+
+
+def _round_seconds(trace: Sequence[TracePoint]) -> float:
+    """Seconds of one round between two checks, the median; the first check is left out, which builds the kernel."""
+    pace = [(after.seconds - before.seconds) / (after.round - before.round) for before, after in pairwise(trace)]
+    return float(np.median(pace)) if pace else float("nan")
 
 
 if __name__ == "__main__":
