@@ -9,9 +9,20 @@ except (ImportError, RuntimeError) as _error:
 
 from deot_mpi.eot import eot
 from deot_mpi.errors import DeotError, InputError
-from deot_mpi.options import EOTOptions
-from deot_mpi.result import EOTResult
+from deot_mpi.gromov import gromov
+from deot_mpi.options import EOTOptions, GromovOptions
+from deot_mpi.result import EOTResult, GromovResult
 
 __version__ = "0.1.0"
 
-__all__ = ["DeotError", "EOTOptions", "EOTResult", "InputError", "__version__", "eot"]
+__all__ = [
+    "DeotError",
+    "EOTOptions",
+    "EOTResult",
+    "GromovOptions",
+    "GromovResult",
+    "InputError",
+    "__version__",
+    "eot",
+    "gromov",
+]

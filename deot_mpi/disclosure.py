@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from deot_mpi.options import EOTOptions
+from deot_mpi.options import EOTOptions, GromovOptions, Options
 from deot_mpi.protocol import ProtocolReport
 from deot_mpi.reference import POT_TOLERANCE
-from deot_mpi.result import ReferenceValues
+from deot_mpi.result import GromovReference, ReferenceValues
 from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
 
@@ -14,41 +14,69 @@ _RECOVERY = ((100.0, "1 %"), (30.0, "5 %"), (15.0, "10 %"), (5.0, "30 %"), (2.0,
 
 
 def privacy_notes(setting: Setting, options: EOTOptions) -> tuple[str, ...]:
-    notes = []
-    dimension = setting.sizes.dimension
+    notes = [_kernel_note(options, setting.sizes.dimension)]
+    if options.scale is not None:
+        notes += _lone_agents(setting, "the mean of its domain, which --eps-scale makes known to all,", "Give --eps")
+    if options.centre and setting.agents.comm.size == 2:
+        notes.append("Privacy: with two agents, the global mean tells each the other's mean.")
+    if options.reference:
+        notes.append(_POOLED)
+    return tuple(notes)
+
+
+_POOLED = "Privacy: the reference pooled all samples on rank 0."
+
+
+def gromov_notes(setting: Setting, options: GromovOptions) -> tuple[str, ...]:
+    """What Gromov-Wasserstein discloses besides: means, second moments, P, and what the cross moment needs."""
+    notes = [_kernel_note(options, min(setting.sizes.dimensions.values()))]
+    if options.kernel == "sketch":
+        if options.moment == "exchange":
+            notes.append(
+                "Privacy: every source sent its targets X_i^T Pi_ij at every alignment: for each target row, the mass "
+                "it gets times the mean of the source's rows that send it. As eps goes to 0, these are raw rows."
+            )
+        if options.solver != "sinkhorn":
+            notes.append(
+                "Privacy: the sources showed sketches of P^T x at every alignment; together these tell more than one."
+            )
+    notes.append(
+        "Privacy: all agents know each domain's mean, its mean squared norm, and P, half the mean of x y^T under the "
+        "plan" + ("." if options.sketched_terms else "; and each domain's matrix of second moments.")
+    )
+    if options.sketched_terms:
+        notes.append("Privacy: the agents of a domain showed each other the sketches and norms of their rows.")
+    notes += _lone_agents(setting, "what all know of its domain", "There is no way around it")
+    if options.reference:
+        notes.append(_POOLED)
+    return tuple(notes)
+
+
+def _kernel_note(options: Options, dimension: int) -> str:
     if options.kernel == "raw":
-        notes.append(
+        return (
             "Privacy: the raw kernel sends the targets' samples themselves to the sources they have an edge with."
             if options.solver == "sinkhorn"
             else "Privacy: the raw kernel sends the samples themselves to every neighbour."
         )
-    elif dimension == 1:
-        notes.append(
-            "Privacy: with one column, the norm of a centred sample is the sample up to its sign. Nothing is hidden."
-        )
-    else:
-        ratio = options.bits / dimension
-        error = next((words for limit, words in _RECOVERY if ratio >= limit), None)
-        known = (
-            f"a neighbour that knows the projections recovers a typical row to within about {error}"
-            if error
-            else "recovery of rows was not measured at so few bits, which is no promise"
-        )
-        notes.append(
-            f"Privacy: sketches are not secret. At Q/D = {ratio:.3g} {known}; less is needed if it holds similar rows."
-        )
-    if options.scale is not None:
-        for role in Role:
-            if setting.agents.count(role) == 1:
-                notes.append(
-                    f"Privacy: there is one {role.value} agent, so the mean of its domain, which --eps-scale makes "
-                    "known to all, is its own (its row, if it has one). Give --eps to avoid that."
-                )
-    if options.centre and setting.agents.comm.size == 2:
-        notes.append("Privacy: with two agents, the global mean tells each the other's mean.")
-    if options.reference:
-        notes.append("Privacy: the reference pooled all samples on rank 0.")
-    return tuple(notes)
+    if dimension == 1:
+        return "Privacy: with one column, the norm of a centred sample is the sample up to its sign. Nothing is hidden."
+    ratio = options.bits / dimension
+    error = next((words for limit, words in _RECOVERY if ratio >= limit), None)
+    known = (
+        f"a neighbour that knows the projections recovers a typical row to within about {error}"
+        if error
+        else "recovery of rows was not measured at so few bits, which is no promise"
+    )
+    return f"Privacy: sketches are not secret. At Q/D = {ratio:.3g} {known}; less is needed if it holds similar rows."
+
+
+def _lone_agents(setting: Setting, what: str, remedy: str) -> list[str]:
+    return [
+        f"Privacy: there is one {role.value} agent, so {what} is its own (its row, if it has one). {remedy}."
+        for role in Role
+        if setting.agents.count(role) == 1
+    ]
 
 
 def protocol_notes(report: ProtocolReport) -> tuple[str, ...]:
@@ -82,3 +110,9 @@ def reference_notes(reference: ReferenceValues | None) -> tuple[str, ...]:
         f"Reference: POT used all its rounds and is at a marginal error of {reference.error:.1e} (L2); the "
         "parts of the error are no better known than that.",
     )
+
+
+def gromov_reference_notes(wanted: bool, reference: GromovReference | None) -> tuple[str, ...]:
+    if not wanted or reference is not None:
+        return ()
+    return ("Reference: POT's scaling form overflowed at this eps and gave no values; a larger eps would have some.",)

@@ -29,8 +29,10 @@ def agent_path(pattern: str, agent: int) -> Path:
     return Path(path)
 
 
-def load_samples(pattern: str, agent: int, owner: str, weights_pattern: str | None = None) -> Samples:
-    """Read one agent's own file; ``owner`` names the agent in messages."""
+def load_samples(
+    pattern: str, agent: int, owner: str, weights_pattern: str | None = None, features_pattern: str | None = None
+) -> Samples:
+    """Read one agent's own files; ``owner`` names the agent in messages."""
     path = agent_path(pattern, agent)
     owner = f"{owner} ({path})"
     rows, weights = _read(path, owner)
@@ -38,7 +40,11 @@ def load_samples(pattern: str, agent: int, owner: str, weights_pattern: str | No
         if weights is not None:
             raise InputError(f"{owner}: has weights of its own, and a weights file is given; drop one of the two.")
         weights = _read_weights(agent_path(weights_pattern, agent), owner)
-    return check_samples(rows, weights, owner)
+    features = None
+    if features_pattern is not None:
+        path = agent_path(features_pattern, agent)
+        features, _ = _read(path, f"{owner}, features {path}")
+    return check_samples(rows, weights, owner, features)
 
 
 def potential_file(folder: str, role: Role, index: int) -> Path:
@@ -51,6 +57,13 @@ def load_start(folder: str, agents: Agents) -> NDArray[np.generic]:
     path = potential_file(folder, agents.role, agents.index)
     potential, _ = _read(path, f"{agents.name}: --start {path}", ("potential",))
     return potential
+
+
+def load_alignment(folder: str, agents: Agents) -> NDArray[np.generic]:
+    """P as an earlier run's --save has written it beside every agent's potential."""
+    path = potential_file(folder, agents.role, agents.index)
+    alignment, _ = _read(path, f"{agents.name}: --start {path}", ("alignment",))
+    return alignment
 
 
 def _read_weights(path: Path, owner: str) -> NDArray[np.generic]:

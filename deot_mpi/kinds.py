@@ -26,3 +26,7 @@ class Kind(IntEnum):
     """Roles, sizes, options, protocol text, each agent's part of objective and error at a check, error messages."""
     REFERENCE = 8
     """Pooled raw rows for --reference: leaves the decentralised setting on request."""
+    MOMENTS = 9
+    """Gromov-Wasserstein: X_i^T Pi_ij to the targets (on request), the masked sums of moments, and P itself."""
+    STRUCTURE = 10
+    """Sketches and norms between agents of one domain, for S_X and S_Y."""

@@ -24,6 +24,9 @@ SOLVERS = ("sinkhorn", "kept", "mrbcd")
 STOPS = ("marginal", "change")
 PRECISIONS = ("auto", "float32", "float64")
 ACCELERATIONS = ("anderson", "none")
+P_UPDATES = ("closed", "gradient", "sampled")
+MOMENTS = ("surrogate", "exchange")
+SELF_TERMS = ("auto", "sketch", "moments")
 _SINGLE_TOLERANCE = 1e-6
 """The smallest marginal error that a float32 kernel is asked for; its rounding is about a tenth of it."""
 
@@ -32,8 +35,8 @@ _OWN = ("timeout", "memory", "threads")
 
 
 @dataclass(frozen=True)
-class EOTOptions:
-    """Options of entropic optimal transport. ``None`` means: chosen by the program, as the comment says."""
+class Options:
+    """Options that all problems share. ``None`` means: chosen by the program, as the comment says."""
 
     eps: float | None = None
     """Regularisation in cost units; with neither eps nor eps_scale, eps_scale = 0.1."""
@@ -42,7 +45,6 @@ class EOTOptions:
     kernel: Literal["sketch", "raw"] = "sketch"
     bits: int = 1024
     estimator: Estimator = "hamming"
-    centre: bool = True
     orthogonal: bool = True
     correction: bool = True
     protocol: str | Floats = "uniform"
@@ -53,7 +55,6 @@ class EOTOptions:
     """L: neighbours asked per round; all by default."""
     pairs: int | None = None
     """B: pairs per round of MRBCD; by default every agent moves in every round."""
-    rounds: int = 1000
     tol: float = 1e-6
     stop: Literal["marginal", "change"] = "marginal"
     check_every: int = 10
@@ -84,13 +85,13 @@ class EOTOptions:
         _choice("stop", self.stop, STOPS)
         _choice("precision", self.precision, PRECISIONS)
         _choice("acceleration", self.acceleration, ACCELERATIONS)
-        for name in ("centre", "orthogonal", "correction", "match", "eps_scaling", "reference"):
+        for name in ("orthogonal", "correction", "match", "eps_scaling", "reference"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be True or False.")
         for name, most in (("bits", _MOST_BITS), ("pairs", _MOST_PAIRS)):
             if isinstance(getattr(self, name), Integral) and getattr(self, name) > most:
                 raise InputError(f"{name} is {getattr(self, name)}; more than {most} make no sense.")
-        for name in ("bits", "degree", "rounds", "check_every"):
+        for name in ("bits", "degree", "check_every"):
             _at_least_one(name, getattr(self, name))
         for name in ("neighbours", "pairs", "threads", "memory"):
             if getattr(self, name) is not None:
@@ -144,6 +145,67 @@ class EOTOptions:
     def scale(self) -> float | None:
         """The share of the mean cost to use, None when eps is given."""
         return None if self.eps is not None else self.eps_scale or DEFAULT_EPS_SCALE
+
+
+@dataclass(frozen=True)
+class EOTOptions(Options):
+    """Options of entropic optimal transport."""
+
+    centre: bool = True
+    rounds: int = 1000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least_one("rounds", self.rounds)
+        if not isinstance(self.centre, bool):
+            raise InputError(f"centre is {self.centre!r}; it must be True or False.")
+
+
+@dataclass(frozen=True)
+class GromovOptions(Options):
+    """Options of entropic Gromov-Wasserstein. The samples of each domain are always centred: the formula needs it."""
+
+    alpha: float | None = None
+    """The share of structure against features: 1 is Gromov-Wasserstein; by default 1 without features, 0.5 with."""
+    starts: int = 4
+    """Random alignments to start from; the best end is kept."""
+    outer: int = 200
+    """Alignments at most, from each start (T_outer)."""
+    inner: int = 1000
+    """Rounds at most for each alignment (T_inner)."""
+    p_update: Literal["closed", "gradient", "sampled"] = "closed"
+    moment: Literal["surrogate", "exchange"] = "surrogate"
+    """With sketches, where the cross moment comes from: the sigmoid's derivative, or sums sent to the targets."""
+    self_terms: Literal["auto", "sketch", "moments"] = "auto"
+    """S_X and S_Y from sketches within a domain or from second moments; by default as the kernel is."""
+    within: int | None = None
+    """How many agents of its domain, next on a circle, an agent shows its sketch for that; by default as many as it
+    takes for every pair to meet."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("starts", "outer", "inner"):
+            _at_least_one(name, getattr(self, name))
+        if self.within is not None:
+            _at_least_one("within", self.within)
+        _choice("p_update", self.p_update, P_UPDATES)
+        _choice("moment", self.moment, MOMENTS)
+        _choice("self_terms", self.self_terms, SELF_TERMS)
+        if self.alpha is not None and not (isinstance(self.alpha, Real) and 0 < self.alpha <= 1):
+            raise InputError(
+                f"alpha is {self.alpha!r}; it must be above 0 and at most 1 (1: structure alone; for features alone "
+                "use eot)."
+            )
+
+        if self.p_update == "sampled" and self.kernel == "sketch" and self.moment == "exchange":
+            raise InputError(
+                "p_update is 'sampled', which takes the moment from one source agent alone, but moment 'exchange' "
+                "takes it from the targets; use moment 'surrogate'."
+            )
+
+    @property
+    def sketched_terms(self) -> bool:
+        return self.self_terms == "sketch" or (self.self_terms == "auto" and self.kernel == "sketch")
 
 
 def _matrix(value: object) -> Floats:

@@ -11,8 +11,9 @@ from deot_mpi.errors import InputError
 from deot_mpi.exchange.edges import Channel
 from deot_mpi.exchange.node import share_node
 from deot_mpi.kernel import Kernel, Shown, log_block, stacked
+from deot_mpi.kernel.gromov import AlignedKernel
 from deot_mpi.kinds import Kind
-from deot_mpi.options import EOTOptions
+from deot_mpi.options import Options
 from deot_mpi.resources import memory_for, threads_for
 from deot_mpi.roles import Role
 from deot_mpi.rowblock import RowBlock
@@ -34,7 +35,7 @@ class Holding:
     """A source's rows of the kernel; None for targets and for sources without neighbours."""
     own: Shown
     shown: dict[int, Shown]
-    """What a source's neighbours have shown, where it is needed again (for tau)."""
+    """What its neighbours have shown, where it is needed again."""
     shares: dict[int, Floats]
     """beta of each neighbour."""
     memory: float
@@ -42,17 +43,18 @@ class Holding:
     threads: int
 
 
-def build(setting: Setting, kernel: Kernel, eps: float, options: EOTOptions) -> Holding:
+def build(setting: Setting, kernel: Kernel, eps: float, options: Options, *, keep: bool | None = None) -> Holding:
     """Exchange what the kernel shows along the edges, once (Algorithm 2), and build this agent's part of log K.
 
     With the one-pass solver only targets show something; otherwise both roles do, and each holds its own blocks.
+    ``keep`` what others have shown if it is needed again (by default: for tau, where E is not the storage protocol).
     """
     role, edges = setting.agents.role, setting.edges
     one_pass = options.solver == "sinkhorn"
-    own = kernel.show(setting.rows)
+    own = kernel.show(setting.rows, role)
     counts = {j: int(setting.sizes.counts[role.other][j]) for j in edges.neighbours}
     listens, speaks = (role is Role.SOURCE or not one_pass), (role is Role.TARGET or not one_pass)
-    shown = {j: kernel.blank(count) for j, count in counts.items()} if listens else {}
+    shown = {j: kernel.blank(count, role.other) for j, count in counts.items()} if listens else {}
     for kind in own:
         outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(own[kind])) if speaks else {}
         edges.swap_each(kind, outgoing, {j: part[kind] for j, part in shown.items()})
@@ -76,7 +78,29 @@ def build(setting: Setting, kernel: Kernel, eps: float, options: EOTOptions) -> 
     rows = None
     if role is Role.SOURCE and edges.neighbours:
         rows = _row_block(view, kernel, own, shown, shares, options, memory if one_pass else 0.0, threads)
-    return Holding(view, rows, own, {} if setting.protocol.is_storage else shown, shares, memory, threads)
+    kept = not setting.protocol.is_storage if keep is None else keep
+    return Holding(view, rows, own, shown if kept else {}, shares, memory, threads)
+
+
+def realign(setting: Setting, holding: Holding, kernel: AlignedKernel) -> None:
+    """Go over to the kernel's new P: rows and blocks of the same size, computed anew.
+
+    Where targets compute, too, and cannot find out by themselves what P does to the sources' rows, these show it.
+    """
+    role, view, edges = setting.agents.role, holding.view, setting.edges
+    own = holding.own
+    if role is Role.SOURCE:
+        own = kernel.show(setting.rows, role)
+        if holding.rows is not None:
+            holding.rows.take(kernel.pairs(own, stacked([holding.shown[j] for j in view.neighbours])))
+    if not view.blocks:
+        return
+    if kernel.shows_alignment:
+        for kind in own:
+            outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(own[kind])) if role is Role.SOURCE else {}
+            heard = {j: part[kind] for j, part in holding.shown.items()} if role is Role.TARGET else {}
+            edges.swap_each(kind, outgoing, heard)
+    view.blocks.update(_blocks(role, kernel, own, holding.shown, holding.shares))
 
 
 def _blocks(
@@ -98,7 +122,7 @@ def _row_block(
     own: Shown,
     shown: dict[int, Shown],
     shares: dict[int, Floats],
-    options: EOTOptions,
+    options: Options,
     memory: float,
     threads: int,
 ) -> RowBlock:
@@ -117,7 +141,7 @@ def _row_block(
     )
 
 
-def make_solver(setting: Setting, holding: Holding, channel: Channel, probe: Channel, options: EOTOptions) -> Solver:
+def make_solver(setting: Setting, holding: Holding, channel: Channel, probe: Channel, options: Options) -> Solver:
     protocol, view, rows = setting.protocol, holding.view, holding.rows
     if options.solver == "sinkhorn":
 
@@ -141,7 +165,7 @@ def make_solver(setting: Setting, holding: Holding, channel: Channel, probe: Cha
     return MRBCD(view, rows, channel, probe, schedule, options.eta)
 
 
-def make_channel(setting: Setting, view: AgentView, kind: Kind, options: EOTOptions) -> Channel:
+def make_channel(setting: Setting, view: AgentView, kind: Kind, options: Options) -> Channel:
     """Both ways along every edge: potentials, or (one-pass, from a source) sums for the target's columns."""
     neighbours, own = view.neighbours, view.shares.size
     counts = {j: int(setting.sizes.counts[view.role.other][j]) for j in neighbours}

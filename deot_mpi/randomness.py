@@ -21,6 +21,8 @@ class Purpose(IntEnum):
     PAIRS = 5
     SOURCE_PICKS = 6
     TARGET_PICKS = 7
+    ALIGNMENTS = 8
+    ALIGNMENT_PICKS = 9
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

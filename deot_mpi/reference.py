@@ -5,6 +5,7 @@ Only for asking how far off a run is: pooling is what this project exists to avo
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import astuple, dataclass
 from importlib.util import find_spec
 
@@ -21,6 +22,9 @@ from deot_mpi.samples import Floats
 _SCALING_LIMIT = 300.0
 """Largest cost/eps for POT's scaling form; beyond it exp(-c/eps) nears underflow and the log form is used."""
 _POT_ROUNDS, POT_TOLERANCE = 20_000, 1e-10
+_POT_ALIGNMENTS = 500
+REFERENCE_TIMEOUT = 3600.0
+"""Seconds the other ranks wait for the centralised solver, and for the small problems behind tau."""
 _DELTA = 0.05
 
 
@@ -132,6 +136,50 @@ def _kernel_bound(x: Floats, y: Floats, cost: Floats, eps: float, bits: int | No
     return float(
         lipschitz * count * (np.sqrt(32.0 * np.pi**2 / bits * log_term) + 8.0 * np.pi / (3.0 * bits) * log_term)
     )
+
+
+@dataclass(frozen=True)
+class PooledMatch:
+    """All rows of both domains (centred structure), their masses, and a cost between features (None without)."""
+
+    x: Floats
+    y: Floats
+    a: Floats
+    b: Floats
+    feature_cost: Floats | None
+    alpha: float
+
+
+def solve_pooled_gromov(pooled: PooledMatch, alignment: Floats, eps: float) -> tuple[Values, str]:
+    """POT's entropic (fused) Gromov-Wasserstein, started from the plan that belongs to P: the same local optimum."""
+    import ot
+
+    a, b, alpha = pooled.a, pooled.b, pooled.alpha
+    within_x, within_y = ot.dist(pooled.x), ot.dist(pooled.y)
+    linear = np.zeros((a.size, b.size)) if pooled.feature_cost is None else pooled.feature_cost
+    cost = alpha * (
+        -4.0 * np.outer((pooled.x**2).sum(axis=1), (pooled.y**2).sum(axis=1)) - 32.0 * pooled.x @ alignment @ pooled.y.T
+    )
+    first = ot.sinkhorn(
+        a, b, cost + (1.0 - alpha) * linear, eps, method="sinkhorn_log", numItermax=_POT_ROUNDS, stopThr=POT_TOLERANCE,
+        warn=False,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of every inner solve, whether it reached its tolerance or overflowed
+        plan = ot.gromov.entropic_fused_gromov_wasserstein(
+            linear, within_x, within_y, a, b, "square_loss", epsilon=eps, alpha=alpha, G0=first, solver="PGD",
+            max_iter=_POT_ALIGNMENTS, tol=POT_TOLERANCE, numItermax=_POT_ROUNDS, stopThr=POT_TOLERANCE,
+        )  # fmt: skip
+    square = (within_x**2 @ plan.sum(axis=1)) @ plan.sum(axis=1) + (within_y**2 @ plan.sum(axis=0)) @ plan.sum(axis=0)
+    structure = float(square) - 2.0 * float(((within_x @ plan @ within_y) * plan).sum())
+    transport = alpha * structure + (1.0 - alpha) * float((linear * plan).sum())
+    positive = plan > 0
+    logs = np.log(plan[positive])
+    divergence = float((plan[positive] * (logs - np.log(np.outer(a, b)[positive]))).sum())
+    entropy = float((plan[positive] * (logs - 1.0)).sum())
+    regularised = transport + eps * divergence
+    values = Values(regularised - eps, regularised, transport, transport + eps * entropy)
+    return values, f"POT {ot.__version__} entropic_fused_gromov_wasserstein, PGD"
 
 
 def flatten(reference: ReferenceValues, errors: ErrorDecomposition, tau: float) -> Floats:

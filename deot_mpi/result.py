@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from deot_mpi.exchange.ledger import Counts
 from deot_mpi.kinds import Kind
 from deot_mpi.protocol import ProtocolReport
 from deot_mpi.roles import Role
@@ -60,6 +60,10 @@ class TracePoint:
     bytes: int
     temperature: float
     """1, or more while a small eps is approached from larger ones."""
+    start: int = 0
+    """Of several starts, which; 0 where there is one."""
+    outer: int = 0
+    """The alignment at work, counted from 1 in each start; 0 where there is none."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,9 @@ class Traffic:
     collectives: int
     collective_bytes: int
     formula_bytes: int | None
+    within_messages: int = 0
+    """Between agents of one domain."""
+    within_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,11 +99,11 @@ class LedgerReport:
 
     @property
     def bytes(self) -> int:
-        return sum(row.bytes + row.collective_bytes for row in self.by_kind)
+        return sum(row.bytes + row.collective_bytes + row.within_bytes for row in self.by_kind)
 
     @property
     def messages(self) -> int:
-        return sum(row.messages for row in self.by_kind)
+        return sum(row.messages + row.within_messages for row in self.by_kind)
 
     def of(self, kind: Kind) -> Traffic:
         return next(row for row in self.by_kind if row.kind == kind.name.lower())
@@ -137,9 +144,9 @@ class ReferenceValues:
     """POT's own last marginal error (L2), the largest of its runs; above its tolerance it had not converged."""
 
 
-@dataclass(frozen=True)
-class EOTResult:
-    """Everything an agent knows at the end.
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Everything an agent knows at the end, whatever the problem.
 
     The same on every rank but for the agent's own ``role``, ``index`` and ``potential``, and for its clock.
     """
@@ -162,8 +169,6 @@ class EOTResult:
     index: int
     potential: Floats
     """This agent's block of u or v, in cost units (defined up to a constant that u and v share)."""
-    reference: ReferenceValues | None = None
-    errors: ErrorDecomposition | None = None
     notes: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -208,24 +213,90 @@ class EOTResult:
             },
             "ledger": {**asdict(self.ledger), "messages": self.ledger.messages, "bytes": self.ledger.bytes},
             "trace": [asdict(point) for point in self.trace],
-            "reference": None if self.reference is None else asdict(self.reference),
-            "errors": None if self.errors is None else asdict(self.errors),
             "notes": list(self.notes),
             "settings": self.settings,
         }
 
 
-def summarise_ledger(
-    edges: dict[Role, NDArray[np.int64]], collectives: dict[Role, NDArray[np.int64]], formula: dict[Kind, int]
-) -> LedgerReport:
-    """The report from every agent's counts: (agent, kind, neighbour, 2) and (agent, kind, 2) arrays per role."""
+@dataclass(frozen=True, kw_only=True)
+class EOTResult(Result):
+    """Of entropic optimal transport."""
+
+    reference: ReferenceValues | None = None
+    errors: ErrorDecomposition | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {
+            "reference": None if self.reference is None else asdict(self.reference),
+            "errors": None if self.errors is None else asdict(self.errors),
+        }
+
+
+@dataclass(frozen=True)
+class StartReport:
+    """Where one start of Gromov-Wasserstein ended."""
+
+    value: float
+    """Its regularised cost."""
+    status: str
+    outer: int
+    """Alignments it went through."""
+    rounds: int
+    gap: float
+    """|M/2 - P| over its largest possible size, sqrt(E|x|^2 E|y|^2)/2: 0 where P is stationary."""
+
+
+@dataclass(frozen=True)
+class GromovReference:
+    """POT on the pooled samples, started from this run's plan: the value of the same local optimum."""
+
+    centralised: Values
+    solver: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GromovResult(Result):
+    """Of entropic Gromov-Wasserstein, plain or fused; ``values`` and ``potential`` are those of the best start.
+
+    ``transport_cost`` is the unregularised cost of the plan, ``rounds`` are those of all starts.
+    """
+
+    alignment: Floats
+    """P, (D_X, D_Y): half the cross moment of the plan where it is stationary."""
+    starts: tuple[StartReport, ...]
+    alpha: float
+    """The share of structure; 1 without features."""
+    self_terms: dict[str, float]
+    """S_X, S_Y and S_XY."""
+    reference: GromovReference | None = None
+
+    @property
+    def spread(self) -> float:
+        """How far the ends of the starts lie apart: 0 if all found the same optimum."""
+        reached = [start.value for start in self.starts]
+        return max(reached) - min(reached)
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {
+            "alignment": self.alignment.tolist(),
+            "starts": [asdict(start) for start in self.starts],
+            "spread": self.spread,
+            "alpha": self.alpha,
+            "self_terms": self.self_terms,
+            "reference": None if self.reference is None else asdict(self.reference),
+        }
+
+
+def summarise_ledger(counts: dict[Role, Counts], formula: dict[Kind, int]) -> LedgerReport:
+    """The report from every agent's counts."""
     # A source's neighbours are targets: swap the target side's axes so that both are (kind, source, target, 2).
-    sources, targets = len(edges[Role.SOURCE]), len(edges[Role.TARGET])
-    from_sources = edges[Role.SOURCE][:, :, :targets].transpose(1, 0, 2, 3)
-    from_targets = edges[Role.TARGET][:, :, :sources].transpose(1, 2, 0, 3)
+    sources, targets = (len(counts[role].edges) for role in Role)
+    from_sources = counts[Role.SOURCE].edges[:, :, :targets].transpose(1, 0, 2, 3)
+    from_targets = counts[Role.TARGET].edges[:, :, :sources].transpose(1, 2, 0, 3)
     per_edge = from_sources + from_targets
     per_kind = per_edge.sum(axis=(1, 2))
-    together = collectives[Role.SOURCE].sum(axis=0) + collectives[Role.TARGET].sum(axis=0)
+    together = sum(counts[role].collectives.sum(axis=0) for role in Role)
+    within = sum(counts[role].within.sum(axis=0) for role in Role)
     by_kind = tuple(
         Traffic(
             kind=kind.name.lower(),
@@ -234,6 +305,8 @@ def summarise_ledger(
             collectives=int(together[kind, 0]),
             collective_bytes=int(together[kind, 1]),
             formula_bytes=formula.get(kind),
+            within_messages=int(within[kind, 0]),
+            within_bytes=int(within[kind, 1]),
         )
         for kind in Kind
     )

@@ -93,10 +93,14 @@ class RowBlock:
         self._reference: Floats | None = None
         self._block: NDArray[np.floating] | None = None
         self.precision: Precision = "float64"
+        self._asked: Precision | None = None
         self.use(precision)
 
     def use(self, precision: Precision) -> None:
         """Choose the precision of the stored block; very uneven weights need float64 whatever is asked for."""
+        if precision == self._asked:
+            return
+        self._asked = precision
         spread = np.ptp(self._log_weights) if self._log_weights.size else 0.0
         self.precision = precision if spread < -np.log(_LIGHTEST) else "float64"
         rows, width = self._pairs.shape
@@ -106,6 +110,11 @@ class RowBlock:
     def release(self) -> None:
         """Give the stored block back; it is computed again if it is needed."""
         self._block, self._reference = None, None
+
+    def take(self, pairs: LogPairs) -> None:
+        """Go over to another kernel between the same rows and columns."""
+        assert pairs.shape == self._pairs.shape
+        self._pairs, self._reference = pairs, None
 
     def temper(self, temperature: float) -> None:
         """Work on log K / temperature: the kernel of a larger eps."""
@@ -139,12 +148,11 @@ class RowBlock:
         scaled = self._scaled(potential, everything)
         exponents = None
         if anew or self._block is None:
-            assert self._reference is not None
-            columns, single = self._reference + self._log_weights, self.precision == "float32"
-            exponents = self._pairs.shifted(0.0, columns, self._temperature, single=single)
+            exponents = self._exponents()
         parts = self._over_spans(lambda chunks: self._sweep_chunks(chunks, scaled, exponents, anew))
         self._heard.clear()
-        total = np.log(_in_order(parts)) + np.log(self._shares.max())
+        # A column so far from all rows that its sum underflows is drawn nearer until it is seen.
+        total = np.log(np.maximum(_in_order(parts), np.finfo(np.float64).tiny)) + np.log(self._shares.max())
         assert self._reference is not None
         return -self._shift - np.log(self._scale), total - self._reference - self._log_weights
 
@@ -163,6 +171,12 @@ class RowBlock:
             self._scale[rows] = scale
             total += (self._relative_shares[rows] / scale).astype(block.dtype) @ block
         return total
+
+    def _exponents(self) -> LogPairs:
+        """log S but for the rows' shifts."""
+        assert self._reference is not None
+        columns, single = self._reference + self._log_weights, self.precision == "float32"
+        return self._pairs.shifted(0.0, columns, self._temperature, single=single)
 
     def _absorbed(self, rows: slice, exponents: LogPairs | None, anew: bool) -> NDArray[np.floating]:
         """S for a chunk of rows: as stored, or from its exponents (``anew``: with a new shift)."""
@@ -199,6 +213,33 @@ class RowBlock:
             return total
 
         return np.asarray(np.logaddexp.reduce(self._over_spans(partial), axis=0))
+
+    def plan_sum(self, own: Floats, potential: Floats, work: Callable[[slice, NDArray[np.floating]], Floats]) -> Floats:
+        """sum over chunks of work(rows, P), P_nm = exp(f_n + log K_nm + g_m + log w_m): the plan over a_n.
+
+        Where f and g are those of the last sweep, its block is used, stored or computed again with the same bits;
+        without a sweep, P comes from the kernel in float64.
+        """
+        swept, columns = self._reference is not None, potential + self._log_weights
+        if not swept:
+            exponents: LogPairs | None = self._pairs.shifted(own, columns, self._temperature)
+        else:
+            exponents = None if self._block is not None else self._exponents()
+        scaled = self._scaled(potential, slice(None)) if swept else np.empty(0)
+
+        def chunk(rows: slice) -> NDArray[np.floating]:
+            if not swept:
+                assert exponents is not None
+                exponent = exponents.rows(rows.start, rows.stop)
+                return np.asarray(np.exp(exponent, out=exponent))
+            plan = self._absorbed(rows, exponents, anew=False) * scaled
+            plan *= np.exp(own[rows] + self._shift[rows]).astype(plan.dtype)[:, None]
+            return np.asarray(plan)
+
+        def partial(chunks: list[slice]) -> Floats:
+            return _in_order([work(rows, chunk(rows)) for rows in chunks])
+
+        return _in_order(self._over_spans(partial))
 
     def evaluate(self, own: Floats, potential: Floats, *, settle: bool) -> Evaluation:
         """Everything about the plan at potentials f (``own``) and g, exactly: float64, from the kernel itself.

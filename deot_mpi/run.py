@@ -1,4 +1,6 @@
-"""The program: ``mpirun -n 16 python -m deot_mpi.run``. The one place that parses, prints and sets the exit code.
+"""The program: ``mpirun -n 16 python -m deot_mpi.run [eot|gromov]``.
+
+The one place that parses, prints and sets the exit code.
 
 Exit codes: 0 done, 2 unusable input, 130 interrupted (Ctrl-C), 1 anything else.
 """
@@ -9,6 +11,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,16 +21,20 @@ from mpi4py import MPI
 
 from deot_mpi import __version__
 from deot_mpi.agent import Agents
-from deot_mpi.arguments import HelpWanted, Inputs, Job, config_path, parse
+from deot_mpi.arguments import Inputs, Job, config_path, parse
 from deot_mpi.eot import solve_eot
 from deot_mpi.errors import DeotError, InputError
 from deot_mpi.exchange.join import agree, broadcast_text
 from deot_mpi.exchange.waiting import wait_all
-from deot_mpi.files import load_samples, load_start
+from deot_mpi.files import load_alignment, load_samples, load_start
+from deot_mpi.flags import HelpWanted
+from deot_mpi.gromov import solve_gromov
+from deot_mpi.options import GromovOptions
 from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json
 from deot_mpi.report.plot import check_plot, draw_convergence
-from deot_mpi.result import EOTResult
+from deot_mpi.result import Result
 from deot_mpi.roles import Role
+from deot_mpi.running import Progress
 from deot_mpi.samples import Samples
 from deot_mpi.solvers import Status
 
@@ -64,24 +71,35 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     def load(agents: Agents) -> Samples:
         return _load(job.inputs, agents)
 
-    start = None if job.inputs.start is None else partial(load_start, job.inputs.start)
     if comm.rank == 0:
-        from deot_mpi.report.terminal import ProgressLine  # only one rank speaks: the others start faster without
+        from deot_mpi.report.progress import ProgressLine  # only one rank speaks: the others start faster without
 
-        with ProgressLine(job.outputs.progress, job.options.rounds, job.options.tol) as progress:
-            result = solve_eot(comm, role, load, job.options, progress, start)
+        with ProgressLine(job.outputs.progress, job.options) as progress:
+            result = _solve(comm, role, load, job, progress)
     else:
-        result = solve_eot(comm, role, load, job.options, start=start)
+        result = _solve(comm, role, load, job, None)
     _write(comm, job, replace(result, settings={**result.settings, **_provenance(job, sources)}))
     return 1 if result.status is Status.DIVERGED else 0
+
+
+def _solve(
+    comm: MPI.Intracomm, role: Role, load: Callable[[Agents], Samples], job: Job, progress: Progress | None
+) -> Result:
+    folder, options = job.inputs.start, job.options
+    start = None if folder is None else partial(load_start, folder)
+    if isinstance(options, GromovOptions):
+        alignment = None if folder is None else partial(load_alignment, folder)
+        return solve_gromov(comm, role, load, options, progress, start, alignment)
+    return solve_eot(comm, role, load, options, progress, start)
 
 
 def _provenance(job: Job, sources: int) -> dict[str, object]:
     """What, with the options, makes a run repeatable."""
     inputs = {key: value for key, value in asdict(job.inputs).items() if key != "synthetic" and value is not None}
     if job.inputs.source is None:
-        inputs |= asdict(job.inputs.synthetic)
-    return {"version": __version__, "sources": sources, **inputs}
+        inputs |= {key: value for key, value in asdict(job.inputs.synthetic).items() if value is not None}
+    problem = "gromov" if isinstance(job.options, GromovOptions) else "eot"
+    return {"version": __version__, "problem": problem, "sources": sources, **inputs}
 
 
 def _understand(comm: MPI.Intracomm, argv: list[str]) -> Job:
@@ -132,7 +150,9 @@ def _load(inputs: Inputs, agents: Agents) -> Samples:
     pattern = inputs.source if source else inputs.target
     if pattern is None:
         return inputs.synthetic.share(agents.role, agents.index, agents.count(agents.role))
-    return load_samples(pattern, agents.index, agents.name, inputs.source_weights if source else inputs.target_weights)
+    weights = inputs.source_weights if source else inputs.target_weights
+    features = inputs.source_features if source else inputs.target_features
+    return load_samples(pattern, agents.index, agents.name, weights, features)
 
 
 def _check_outputs(comm: MPI.Intracomm, job: Job, timeout: float) -> None:
@@ -148,7 +168,7 @@ def _check_outputs(comm: MPI.Intracomm, job: Job, timeout: float) -> None:
     agree(comm, error, timeout)
 
 
-def _write(comm: MPI.Intracomm, job: Job, result: EOTResult) -> None:
+def _write(comm: MPI.Intracomm, job: Job, result: Result) -> None:
     outputs = job.outputs
     if outputs.save is not None:
         save_potential(result, outputs.save)

@@ -25,6 +25,8 @@ class Samples:
 
     rows: Floats
     weights: Floats | None = None
+    features: Floats | None = None
+    """What both domains have in common (N_i x D_F), for the fused problem; ``rows`` is the structure then."""
 
     @property
     def count(self) -> int:
@@ -46,8 +48,19 @@ class Samples:
         return np.asarray(self.weights / self.weights.sum())
 
 
-def check_samples(rows: ArrayLike, weights: ArrayLike | None, owner: str) -> Samples:
+def check_samples(rows: ArrayLike, weights: ArrayLike | None, owner: str, features: ArrayLike | None = None) -> Samples:
     """Turn what a user handed over into ``Samples``, or say what is wrong with it and how to mend it."""
+    array = _check_rows(rows, owner)
+    checked = None if weights is None else _check_weights(weights, array.shape[0], owner)
+    if features is None:
+        return Samples(array, checked)
+    table = _check_rows(features, f"{owner}, features")
+    if len(table) != len(array):
+        raise InputError(f"{owner}: {len(array)} rows but features of {len(table)}; give one row of features per row.")
+    return Samples(array, checked, table)
+
+
+def _check_rows(rows: ArrayLike, owner: str) -> Floats:
     try:
         array = np.asarray(rows)
     except ValueError as error:
@@ -74,7 +87,7 @@ def check_samples(rows: ArrayLike, weights: ArrayLike | None, owner: str) -> Sam
     largest = float(np.abs(array).max())
     if largest > _LARGEST:
         raise InputError(f"{owner}: a value of size {largest:g}, whose square overflows; rescale the columns.")
-    return Samples(array, None if weights is None else _check_weights(weights, array.shape[0], owner))
+    return array
 
 
 def _check_weights(weights: ArrayLike, count: int, owner: str) -> Floats:

@@ -1,7 +1,4 @@
-"""The common ground of every problem: agents who know each other's sizes, E, the edges, and centred samples.
-
-Entropic OT stands on it today; whatever else is computed between the same agents starts from the same place.
-"""
+"""The common ground of every problem: agents who know each other's sizes, E, the edges, and centred samples."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from deot_mpi.exchange.edges import Edges
 from deot_mpi.exchange.join import join, same_everywhere
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.kinds import Kind
-from deot_mpi.options import EOTOptions
+from deot_mpi.options import Options
 from deot_mpi.protocol import Protocol, choose_protocol
 from deot_mpi.protocol.choose import NAMES, read_protocol_file
 from deot_mpi.roles import Role
@@ -32,9 +29,16 @@ class Sizes:
 
     counts: dict[Role, NDArray[np.int64]]
     masses: dict[Role, Floats]
-    dimension: int
+    dimensions: dict[Role, int]
+    features: int
+    """Columns of the features that both domains share beside their own; 0 without."""
     weighted: bool
     """Whether any agent has per-sample weights (then all exchange theirs)."""
+
+    @property
+    def dimension(self) -> int:
+        """Of the one space that both domains live in, where they do."""
+        return self.dimensions[Role.SOURCE]
 
     def shares(self, role: Role) -> Floats:
         """The storage protocol: p (sources) or q (targets)."""
@@ -65,10 +69,19 @@ class Setting:
         return float(self.sizes.shares(self.agents.role)[self.agents.index])
 
 
-def meet(comm: MPI.Intracomm, role: Role, load: Callable[[Agents], Samples], options: EOTOptions) -> Setting:
-    """Bring the agents together: compare options, read samples, compare sizes, agree on E, find the common centre.
+def meet(
+    comm: MPI.Intracomm,
+    role: Role,
+    load: Callable[[Agents], Samples],
+    options: Options,
+    *,
+    one_space: bool = True,
+    centre: bool = True,
+) -> Setting:
+    """Bring the agents together: compare options, read samples, compare sizes, agree on E, find the centre.
 
-    ``load`` gives this agent's own samples and may reject them; then all agents raise its sentence.
+    ``load`` gives this agent's own samples and may reject them; then all agents raise its sentence. With ``one_space``
+    both domains have the same columns and one centre; otherwise each has its own, and perhaps features in common.
     """
     ledger = Ledger()
     same_everywhere(comm, options.shared(), options.timeout, ledger)
@@ -76,35 +89,42 @@ def meet(comm: MPI.Intracomm, role: Role, load: Callable[[Agents], Samples], opt
     collectives = Collectives(agents, ledger, options.timeout)
     with agents.freed_on_error():
         samples = collectives.all_or_none(lambda: load(agents))
-        sizes = _compare_sizes(collectives, samples)
+        sizes = _compare_sizes(collectives, samples, one_space)
         protocol = _agree_on_protocol(collectives, sizes, options)
         edges = Edges(agents, protocol.neighbours(role, agents.index), ledger, options.timeout)
         setting = Setting(agents, collectives, ledger, sizes, protocol, edges, samples, samples.rows)
-        if options.centre:
-            setting = _centred(setting)
+        if centre:
+            setting = centred(setting) if one_space else _centred_apart(setting)
     return setting
 
 
-def _compare_sizes(collectives: Collectives, samples: Samples) -> Sizes:
-    row = np.array([samples.count, samples.dimension, samples.mass, samples.weights is not None], dtype=np.float64)
-    table = collectives.share(Kind.CONTROL, row)
-    expected = int(table.source[0, 1])
+def _compare_sizes(collectives: Collectives, samples: Samples, one_space: bool) -> Sizes:
+    width = 0 if samples.features is None else samples.features.shape[1]
+    row = [samples.count, samples.dimension, samples.mass, samples.weights is not None, width]
+    table = collectives.share(Kind.CONTROL, np.array(row, dtype=np.float64))
     for role in Role:
-        for index, dimension in enumerate(table.of(role)[:, 1]):
-            if dimension != expected:
-                raise InputError(
-                    f"{role.value} agent {index} has samples of {int(dimension)} columns, source agent 0 {expected}; "
-                    "all agents must hold the same features."
-                )
+        first = Role.SOURCE if one_space else role
+        _all_alike(table.of(role)[:, 1], role, int(table.of(first)[0, 1]), first, "samples")
+        _all_alike(table.of(role)[:, 4], role, int(table.source[0, 4]), Role.SOURCE, "features")
     return Sizes(
         counts={role: table.of(role)[:, 0].astype(np.int64) for role in Role},
         masses={role: table.of(role)[:, 2] for role in Role},
-        dimension=expected,
+        dimensions={role: int(table.of(role)[0, 1]) for role in Role},
+        features=int(table.source[0, 4]),
         weighted=bool(table.source[:, 3].any() or table.target[:, 3].any()),
     )
 
 
-def _agree_on_protocol(collectives: Collectives, sizes: Sizes, options: EOTOptions) -> Protocol:
+def _all_alike(widths: Floats, role: Role, expected: int, first: Role, what: str) -> None:
+    for index, width in enumerate(widths):
+        if width != expected:
+            raise InputError(
+                f"{role.value} agent {index} has {what} of {int(width)} columns, {first.value} agent 0 {expected}; "
+                "all agents of a space must hold the same features."
+            )
+
+
+def _agree_on_protocol(collectives: Collectives, sizes: Sizes, options: Options) -> Protocol:
     """E from the options; a protocol file is read by rank 0 alone, which tells the others."""
     text = None
     if isinstance(options.protocol, str) and options.protocol not in NAMES:
@@ -131,13 +151,30 @@ def _linked_share(setting: Setting, role: Role) -> float:
     ))  # fmt: skip
 
 
-def _centred(setting: Setting) -> Setting:
+def centred(setting: Setting) -> Setting:
     """Subtract the mean of the two domains' means: c(x,y) does not change, and sketches see more than the offset."""
     samples = setting.samples
     weighted_sum = setting.storage_share * (samples.shares @ samples.rows)
     total = setting.collectives.masked_sum(setting.edges, weighted_sum)
     centre = total / sum(_linked_share(setting, role) for role in Role)
     return replace(setting, rows=samples.rows - centre)
+
+
+def _centred_apart(setting: Setting) -> Setting:
+    """Subtract each domain's own mean under E's marginals, and from the features, if any, the mean of both domains.
+
+    ``rows`` are then structure and features side by side.
+    """
+    samples, sizes, role = setting.samples, setting.sizes, setting.agents.role
+    width, offset = sizes.dimensions[role], 0 if role is Role.SOURCE else sizes.dimensions[Role.SOURCE]
+    features = samples.features if samples.features is not None else np.empty((samples.count, 0))
+    row = np.zeros(sum(sizes.dimensions.values()) + sizes.features)
+    marginal = float(setting.protocol.marginals(role)[setting.agents.index])
+    row[offset : offset + width] = marginal * (samples.shares @ samples.rows)
+    row[row.size - sizes.features :] = 0.5 * marginal * (samples.shares @ features)
+    total = setting.collectives.masked_sum(setting.edges, row)
+    structure = samples.rows - total[offset : offset + width]
+    return replace(setting, rows=np.hstack([structure, features - total[row.size - sizes.features :]]))
 
 
 def mean_cost(setting: Setting) -> float:
@@ -159,12 +196,12 @@ def mean_cost(setting: Setting) -> float:
     return float(squares[Role.SOURCE] + squares[Role.TARGET] - 2.0 * (means[Role.SOURCE] @ means[Role.TARGET]))
 
 
-def choose_eps(setting: Setting, options: EOTOptions) -> float:
+def choose_eps(options: Options, mean: Callable[[], float]) -> float:
     """eps in cost units, given or as a share of the mean cost."""
     if options.scale is None:
         assert options.eps is not None
         return float(options.eps)
-    cost = mean_cost(setting if options.centre else _centred(setting))  # far from the origin, moments cancel
+    cost = mean()
     if not cost > 0:
         raise InputError(f"the mean cost is {cost:g}, so eps cannot be a share of it; give --eps in cost units.")
     eps = options.scale * cost

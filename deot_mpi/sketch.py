@@ -39,6 +39,19 @@ def sketch(rows: Floats, bits: int, seed: int, orthogonal: bool) -> Bits:
     return np.packbits(signs, axis=1)
 
 
+def unpacked(sketches: Bits, bits: int) -> Bits:
+    """The bits of packed sketches, one byte each: (N, Q) of 0 and 1."""
+    return np.unpackbits(sketches, axis=1, count=bits)
+
+
+def projections(dimension: int, bits: int, seed: int, orthogonal: bool) -> Floats:
+    """omega as a whole, (D, Q), for those who use it again and again: the same that ``sketch`` uses block by block."""
+    return np.hstack([
+        _projections(dimension, min(dimension, bits - start), seed, block, orthogonal)
+        for block, start in enumerate(range(0, bits, dimension))
+    ])  # fmt: skip
+
+
 def _projections(dimension: int, count: int, seed: int, block: int, orthogonal: bool) -> Floats:
     gaussian = generator(seed, Purpose.PROJECTIONS, block).standard_normal((dimension, count))
     if not orthogonal:

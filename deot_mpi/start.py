@@ -39,6 +39,35 @@ def agree_on_start(setting: Setting, start: Start | None) -> Floats | None:
     return own
 
 
+def agree_on_alignment(setting: Setting, alignment: Start | None) -> Floats | None:
+    """P to start from, if source agent 0 has one: the same on every agent. Collective."""
+    agents, collectives = setting.agents, setting.collectives
+    shape = (setting.sizes.dimensions[Role.SOURCE], setting.sizes.dimensions[Role.TARGET])
+    own = collectives.all_or_none(lambda: _checked_alignment(alignment, agents, shape))
+    table = collectives.share(Kind.CONTROL, np.array([float(own is not None)]))
+    if not table.source[0, 0]:
+        return None
+    told = np.zeros(shape) if own is None else own
+    collectives.broadcast(Kind.MOMENTS, told, root=agents.rank_of(Role.SOURCE, 0))
+    return told
+
+
+def _checked_alignment(alignment: Start | None, agents: Agents, shape: tuple[int, int]) -> Floats | None:
+    given = None if alignment is None else alignment(agents)
+    if given is None:
+        return None
+    try:
+        matrix = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{agents.name}: the alignment to start from is not an array of numbers ({error}).") from error
+    if matrix.shape != shape or not np.isfinite(matrix).all():
+        raise InputError(
+            f"{agents.name}: the alignment to start from has shape {matrix.shape}; finite numbers of shape {shape} are "
+            "needed, the two domains' dimensions."
+        )
+    return matrix
+
+
 def _checked(start: Start | None, agents: Agents, count: int) -> Floats | None:
     given = None if start is None else start(agents)
     if given is None:

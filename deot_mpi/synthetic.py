@@ -32,16 +32,24 @@ class SyntheticSet:
     dim: int = 5
     scatter: str = "iid"
     seed: int = 0
+    target_dim: int | None = None
+    """Of the target domain, where it lives in a space of its own; the same by default."""
 
     def __post_init__(self) -> None:
         if self.dataset not in DATASETS:
             raise InputError(f"dataset '{self.dataset}' is not known; choose one of {', '.join(DATASETS)}.")
         if self.scatter not in SCATTERS:
             raise InputError(f"scatter '{self.scatter}' is not known; choose one of {', '.join(SCATTERS)}.")
-        if self.samples < 1 or self.dim < 1:
-            raise InputError(f"a set needs samples and dimensions, got {self.samples} samples of dimension {self.dim}.")
+        if self.samples < 1 or min(self.dimension(role) for role in Role) < 1:
+            dimensions = " and ".join(sorted({str(self.dimension(role)) for role in Role}))
+            raise InputError(
+                f"a set needs samples and dimensions, got {self.samples} samples of dimension {dimensions}."
+            )
         if self.scatter == "component" and self.dataset != "mixture":
             raise InputError("scatter 'component' needs --dataset mixture: a Gaussian has one component only.")
+
+    def dimension(self, role: Role) -> int:
+        return self.dim if role is Role.SOURCE or self.target_dim is None else self.target_dim
 
     def share(self, role: Role, agent: int, agents: int) -> Samples:
         """The rows that one of ``agents`` agents of a role holds, drawn by that agent alone."""
@@ -49,7 +57,8 @@ class SyntheticSet:
             return self._share(role, agent, agents)
         except MemoryError as error:
             raise InputError(
-                f"{role.value} agent {agent}: {self.samples} samples of dimension {self.dim} do not fit in memory."
+                f"{role.value} agent {agent}: {self.samples} samples of dimension {self.dimension(role)} do not fit in "
+                "memory."
             ) from error
 
     def _share(self, role: Role, agent: int, agents: int) -> Samples:
@@ -73,19 +82,21 @@ class SyntheticSet:
 
     def _draw(self, role: Role, rows: NDArray[np.int64]) -> Floats:
         purpose = Purpose.SOURCE_SAMPLES if role is Role.SOURCE else Purpose.TARGET_SAMPLES
-        normal = np.empty((rows.size, self.dim))
+        dimension = self.dimension(role)
+        normal = np.empty((rows.size, dimension))
         blocks = rows // _BLOCK
         for block in np.unique(blocks):
-            drawn = generator(self.seed, purpose, int(block)).standard_normal((_BLOCK, self.dim))
+            drawn = generator(self.seed, purpose, int(block)).standard_normal((_BLOCK, dimension))
             normal[blocks == block] = drawn[rows[blocks == block] % _BLOCK]
         return self._shape(role, normal, rows % 2)
 
     def _shape(self, role: Role, normal: Floats, component: NDArray[np.int64]) -> Floats:
         """N1 = N(0, I), N2 = N(1, diag(0.5 .. 1.5)); the mixtures sit at +-2 on the first (M1) or last axis (M2)."""
-        spread = np.linspace(0.5, 1.5, self.dim) if role is Role.TARGET else np.ones(self.dim)
+        dimension = self.dimension(role)
+        spread = np.linspace(0.5, 1.5, dimension) if role is Role.TARGET else np.ones(dimension)
         rows = normal * np.sqrt(spread) + (1.0 if role is Role.TARGET else 0.0)
         if self.dataset == "mixture":
-            axis = 0 if role is Role.SOURCE else self.dim - 1
+            axis = 0 if role is Role.SOURCE else dimension - 1
             rows = 0.7 * rows
             rows[:, axis] += np.where(component == 0, -2.0, 2.0)
         return rows

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from deot_mpi.kernel.gromov import Spaces
 from deot_mpi.kinds import Kind
-from deot_mpi.options import EOTOptions
+from deot_mpi.options import GromovOptions, Options
 from deot_mpi.roles import Role
 from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
@@ -15,27 +18,64 @@ _NUMBER = 8
 """Bytes of a float64."""
 
 
-def expected_bytes(setting: Setting, options: EOTOptions, rounds: int) -> dict[Kind, int]:
-    """Bytes on the edges by kind (the paper's formulas are for a full E; here only its edges count).
+def expected_bytes(setting: Setting, options: Options, rounds: int) -> dict[Kind, int]:
+    """Entropic OT's bytes on the edges by kind (the paper's formulas are for a full E; here only its edges count).
 
     The paper: samples (IM + JN) D numbers, sketches (IM + JN) Q bits and norms, potentials T L (N/I + M/J) numbers per
     pair that moves, final objectives I J numbers. The one-pass solver sends samples or sketches one way only, I M
     instead of IM + JN, and in every round M_j numbers down each edge and M_j back.
     """
-    one_way = options.solver == "sinkhorn"
-    asked = {role: _numbers_asked(setting, role, options.neighbours) for role in Role}
-    columns = _numbers_asked(setting, Role.SOURCE, None).sum()
-    crossing = columns if one_way else columns + _numbers_asked(setting, Role.TARGET, None).sum()
-    costs: dict[Kind, float] = {Kind.OBJECTIVES: _NUMBER * setting.agents.sources * setting.agents.targets}
     if options.kernel == "raw":
-        costs[Kind.SAMPLES] = _NUMBER * crossing * setting.sizes.dimension
+        row = {Kind.SAMPLES: _NUMBER * setting.sizes.dimension}
     else:
-        costs[Kind.SKETCH] = packed_bytes(options.bits) * crossing
-        costs[Kind.NORMS] = _NUMBER * crossing
-    per_round = 2.0 * columns if one_way else sum(asked[role].sum() for role in Role)
+        row = {Kind.SKETCH: packed_bytes(options.bits), Kind.NORMS: _NUMBER}
+    return _rounded(_potentials(setting, options, rounds) | _shown(setting, options, dict.fromkeys(Role, row)))
+
+
+def gromov_bytes(
+    setting: Setting, spaces: Spaces, options: GromovOptions, rounds: int, alignments: int
+) -> dict[Kind, int]:
+    """Gromov-Wasserstein's: the same, in two spaces (and features). Where targets compute, too, sources show their
+    sketches of P^T x at every P."""
+    fused = int(spaces.features > 0)
+    per_row: dict[Role, dict[Kind, float]] = {}
+    for role in Role:
+        if options.kernel == "raw":
+            per_row[role] = {Kind.SAMPLES: _NUMBER * (spaces.of(role) + spaces.features)}
+            continue
+        source = role is Role.SOURCE
+        times = 1 + alignments if source else 1
+        per_row[role] = {
+            Kind.SKETCH: times * packed_bytes(options.bits) * (1 + fused),
+            Kind.NORMS: times * _NUMBER * (1 + int(source) + fused),
+        }
+    return _rounded(_potentials(setting, options, rounds) | _shown(setting, options, per_row))
+
+
+def _shown(setting: Setting, options: Options, per_row: Mapping[Role, Mapping[Kind, float]]) -> dict[Kind, float]:
+    """What the kernel shows, from bytes per row: targets to sources, and back where the targets compute, too."""
+    costs: dict[Kind, float] = {}
+    for role in (Role.TARGET,) if options.solver == "sinkhorn" else tuple(Role):
+        rows = float(_numbers_asked(setting, role.other, None).sum())
+        for kind, nbytes in per_row[role].items():
+            costs[kind] = costs.get(kind, 0.0) + rows * nbytes
+    return costs
+
+
+def _potentials(setting: Setting, options: Options, rounds: int) -> dict[Kind, float]:
+    asked = {role: _numbers_asked(setting, role, options.neighbours) for role in Role}
+    per_round = float(sum(asked[role].sum() for role in Role))
+    if options.solver == "sinkhorn":
+        per_round = 2.0 * float(_numbers_asked(setting, Role.SOURCE, None).sum())
     if options.pairs is not None:
         per_round = options.pairs * sum(float(setting.protocol.marginals(role) @ asked[role]) for role in Role)
-    costs[Kind.POTENTIALS] = _NUMBER * rounds * per_round
+    return {
+        Kind.OBJECTIVES: _NUMBER * setting.agents.sources * setting.agents.targets,
+        Kind.POTENTIALS: _NUMBER * rounds * per_round,
+    }
+
+
+def _rounded(costs: Mapping[Kind, float]) -> dict[Kind, int]:
     return {kind: round(float(cost)) for kind, cost in costs.items()}
 
 

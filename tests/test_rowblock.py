@@ -8,7 +8,7 @@ from problems import dense_answers, squared_distances
 from scipy.special import logsumexp
 
 import deot_mpi.rowblock
-from deot_mpi.kernel import RawPairs
+from deot_mpi.kernel import distance_pairs
 from deot_mpi.rowblock import RowBlock
 from deot_mpi.solvers.alone import local_distance
 
@@ -38,7 +38,9 @@ class Problem:
         self.columns = {j: slice(int(e) - n, int(e)) for (j, n), e in zip(SIZES.items(), ends, strict=True)}
 
     def block(self, **options: object) -> RowBlock:
-        return RowBlock(RawPairs(self.x, self.y, EPS), self.log_weights, self.columns, self.shares, MARGINAL, **options)
+        return RowBlock(
+            distance_pairs(self.x, self.y, EPS), self.log_weights, self.columns, self.shares, MARGINAL, **options
+        )
 
     def dense(self, g: np.ndarray, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         log_kernel = self.log_kernel / temperature
@@ -142,5 +144,7 @@ def test_local_distance_is_the_entropic_distance_of_one_pair(spread: float) -> N
     beta = np.exp(problem.log_weights)
     cost = squared_distances(problem.x, problem.y)
     expected = dense_answers(cost, np.outer(problem.shares, beta), EPS).dual_objective
-    block = RowBlock(RawPairs(problem.x, problem.y, EPS), problem.log_weights, {0: slice(None)}, problem.shares, 1.0)
+    block = RowBlock(
+        distance_pairs(problem.x, problem.y, EPS), problem.log_weights, {0: slice(None)}, problem.shares, 1.0
+    )
     assert EPS * local_distance(block, problem.shares, beta) == pytest.approx(expected, rel=1e-6)

@@ -92,7 +92,7 @@ class Collectives:
             tables[role] = table
         return Tables(tables[Role.SOURCE], tables[Role.TARGET])
 
-    def masked_sum(self, edges: Edges, row: Floats) -> Floats:
+    def masked_sum(self, edges: Edges, row: Floats, kind: Kind = Kind.MEAN) -> Floats:
         """The sum of every agent's row, without any agent's own row leaving it.
 
         Rows become integers on a common scale; source i adds a random word to each, target j takes the same word
@@ -100,40 +100,40 @@ class Collectives:
         the additions does not matter. What an agent learns is the sum. Its row stays hidden as long as one of its
         neighbours keeps the mask to itself; an agent without neighbours contributes nothing.
         """
-        exponent = self._common_exponents(row if edges.neighbours else np.zeros_like(row))
+        exponent = self._common_exponents(row if edges.neighbours else np.zeros_like(row), kind)
         scaled = np.zeros(row.size, dtype=np.int64)
         if edges.neighbours:
             scaled = np.round(np.ldexp(row, -exponent)).astype(np.int64)
         words = scaled.view(np.uint64).copy()
-        for mask in self._edge_masks(edges, row.size):
+        for mask in self._edge_masks(edges, row.size, kind):
             if self.agents.role is Role.SOURCE:
                 words += mask
             else:
                 words -= mask
         total = np.empty_like(words)
-        self.ledger.collective(Kind.MEAN, words.nbytes)
-        self._finish(self.agents.comm.Iallreduce(words, total, MPI.SUM), Kind.MEAN)
+        self.ledger.collective(kind, words.nbytes)
+        self._finish(self.agents.comm.Iallreduce(words, total, MPI.SUM), kind)
         return np.ldexp(total.view(np.int64).astype(np.float64), exponent)
 
-    def _common_exponents(self, row: Floats) -> NDArray[np.int64]:
+    def _common_exponents(self, row: Floats, kind: Kind) -> NDArray[np.int64]:
         """For each place, the exponent of the unit in which neither a number nor the sum overflows.
 
         Discloses the power of two above the largest number in each place.
         """
         own = np.where(row == 0, -1074, np.frexp(row)[1]).astype(np.int64)
         top = np.empty_like(own)
-        self.ledger.collective(Kind.MEAN, own.nbytes)
-        self._finish(self.agents.comm.Iallreduce(own, top, MPI.MAX), Kind.MEAN)
+        self.ledger.collective(kind, own.nbytes)
+        self._finish(self.agents.comm.Iallreduce(own, top, MPI.MAX), kind)
         return np.asarray(top + int(self.agents.comm.size).bit_length() - _HEADROOM_BITS)
 
-    def _edge_masks(self, edges: Edges, length: int) -> list[NDArray[np.uint64]]:
+    def _edge_masks(self, edges: Edges, length: int, kind: Kind) -> list[NDArray[np.uint64]]:
         """One secret mask per edge, drawn by the source from the operating system, not from the shared seed."""
         if self.agents.role is Role.SOURCE:
             masks = {j: np.frombuffer(secrets.token_bytes(8 * length), dtype=np.uint64) for j in edges.neighbours}
-            edges.swap_each(Kind.MEAN, dict(masks), {})
+            edges.swap_each(kind, dict(masks), {})
         else:
             masks = {i: np.empty(length, dtype=np.uint64) for i in edges.neighbours}
-            edges.swap_each(Kind.MEAN, {}, dict(masks))
+            edges.swap_each(kind, {}, dict(masks))
         return list(masks.values())
 
     def all_or_none(self, attempt: Callable[[], Result]) -> Result:
@@ -165,8 +165,8 @@ class Collectives:
         blocks = np.split(everything, np.cumsum(lengths)[:-1])
         return {role: np.concatenate([blocks[rank].reshape(-1, width) for rank in agents.ranks[role]]) for role in Role}
 
-    def broadcast(self, kind: Kind, array: Floats, timeout: float) -> None:
-        """Give rank 0's array to all."""
-        if self.agents.comm.rank == 0:
+    def broadcast(self, kind: Kind, array: Floats, timeout: float | None = None, root: int = 0) -> None:
+        """Give one rank's array to all."""
+        if self.agents.comm.rank == root:
             self.ledger.collective(kind, array.nbytes)
-        self._finish(self.agents.comm.Ibcast(array, 0), kind, timeout)
+        self._finish(self.agents.comm.Ibcast(array, root), kind, timeout)

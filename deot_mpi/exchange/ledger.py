@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,20 @@ from numpy.typing import NDArray
 from deot_mpi.kinds import Kind
 
 
+@dataclass(frozen=True)
+class Counts:
+    """(messages, bytes) of several agents."""
+
+    edges: NDArray[np.int64]
+    """By agent, kind and neighbour."""
+    collectives: NDArray[np.int64]
+    """By agent and kind."""
+    within: NDArray[np.int64]
+    """By agent and kind: messages to agents of the same domain."""
+
+
 class Ledger:
-    """Counts of one agent. Point-to-point sends are kept per neighbour, collectives apart.
+    """Counts of one agent. Sends along the edges are kept per neighbour, collectives and sends within the domain apart.
 
     For a collective, what is counted is the buffer this rank hands to MPI to be sent; how often MPI forwards it inside
     is the implementation's business and not seen from here.
@@ -20,6 +33,7 @@ class Ledger:
     def __init__(self) -> None:
         self._edges: defaultdict[tuple[Kind, int], NDArray[np.int64]] = defaultdict(lambda: np.zeros(2, dtype=np.int64))
         self._collectives = np.zeros((len(Kind), 2), dtype=np.int64)
+        self._within = np.zeros((len(Kind), 2), dtype=np.int64)
 
     def sent(self, kind: Kind, neighbour: int, nbytes: int) -> None:
         self._edges[kind, neighbour] += (1, nbytes)
@@ -27,22 +41,29 @@ class Ledger:
     def collective(self, kind: Kind, nbytes: int) -> None:
         self._collectives[kind] += (1, nbytes)
 
+    def within(self, kind: Kind, nbytes: int) -> None:
+        """A message to an agent of the same domain."""
+        self._within[kind] += (1, nbytes)
+
     @property
     def total_bytes(self) -> int:
-        return int(sum(count[1] for count in self._edges.values()) + self._collectives[:, 1].sum())
+        apart = self._collectives[:, 1].sum() + self._within[:, 1].sum()
+        return int(sum(count[1] for count in self._edges.values()) + apart)
 
     def row(self, neighbours: int) -> NDArray[np.int64]:
-        """This agent's counts as one flat row: kind x neighbour x (messages, bytes), then kind x (messages, bytes)."""
+        """This agent's (messages, bytes) as one row: by kind and neighbour, then by kind, collective and within."""
         edges = np.zeros((len(Kind), neighbours, 2), dtype=np.int64)
         for (kind, neighbour), count in self._edges.items():
             edges[kind, neighbour] = count
-        return np.concatenate([edges.ravel(), self._collectives.ravel()])
+        return np.concatenate([edges.ravel(), self._collectives.ravel(), self._within.ravel()])
 
     @staticmethod
-    def unpack(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows of several agents back to (agent, kind, neighbour, 2) and (agent, kind, 2)."""
+    def unpack(rows: NDArray[np.int64]) -> Counts:
+        """Rows of several agents back to tables."""
         kinds = len(Kind)
-        return (
-            rows[:, : -2 * kinds].reshape(len(rows), kinds, -1, 2),
-            rows[:, -2 * kinds :].reshape(len(rows), kinds, 2),
+        edges, collectives, within = np.split(rows, [-4 * kinds, -2 * kinds], axis=1)
+        return Counts(
+            edges.reshape(len(rows), kinds, -1, 2),
+            collectives.reshape(len(rows), kinds, 2),
+            within.reshape(len(rows), kinds, 2),
         )

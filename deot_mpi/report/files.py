@@ -7,13 +7,13 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
 from deot_mpi.errors import InputError
 from deot_mpi.files import potential_file
-from deot_mpi.result import EOTResult
+from deot_mpi.result import GromovResult, Result
 
 
 def check_writable(path: str | None, flag: str) -> None:
@@ -61,24 +61,23 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         raise
 
 
-def write_json(result: EOTResult, path: str) -> None:
+def write_json(result: Result, path: str) -> None:
     text = json.dumps(_json_ready(result.to_dict()), indent=2, allow_nan=False) + "\n"
     write_whole(Path(path), lambda file: file.write(text.encode()))
 
 
-def save_potential(result: EOTResult, folder: str) -> None:
-    """This agent's block of u or v, in cost units."""
-    write_whole(
-        potential_file(folder, result.role, result.index),
-        lambda file: np.savez(
-            file,
-            potential=result.potential,
-            role=np.array(result.role.value),
-            agent=np.array(result.index),
-            eps=np.array(result.eps),
-            rounds=np.array(result.rounds),
-        ),
-    )
+def save_potential(result: Result, folder: str) -> None:
+    """This agent's block of u or v, in cost units; and P, where there is one."""
+    arrays: dict[str, Any] = {
+        "potential": result.potential,
+        "role": np.array(result.role.value),
+        "agent": np.array(result.index),
+        "eps": np.array(result.eps),
+        "rounds": np.array(result.rounds),
+    }
+    if isinstance(result, GromovResult):
+        arrays["alignment"] = result.alignment
+    write_whole(potential_file(folder, result.role, result.index), lambda file: np.savez(file, **arrays))
 
 
 def _json_ready(value: object) -> object:

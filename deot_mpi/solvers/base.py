@@ -24,8 +24,8 @@ LARGEST_EXPONENT = 1e11
 def too_small(owner: str, largest: float, eps: float) -> str:
     """The sentence for an eps that vanishes in the rounding of the potentials."""
     return (
-        f"{owner}: one of its samples is {largest:.1e} eps (eps = {eps:g}) away from the nearest sample of the other "
-        f"domain, and doubles have no digits left; use eps of {largest * eps / LARGEST_EXPONENT:.1e} or more."
+        f"{owner}: the least cost of one of its samples is of size {largest:.1e} eps (eps = {eps:g}), and doubles have "
+        f"no digits left; use eps of {largest * eps / LARGEST_EXPONENT:.1e} or more."
     )
 
 
@@ -35,6 +35,7 @@ class Status(StrEnum):
     MARGINAL = "marginal"
     CHANGE = "change"
     ROUNDS = "rounds"
+    STALLED = "stalled"
     DIVERGED = "diverged"
 
     @property
@@ -43,6 +44,7 @@ class Status(StrEnum):
             Status.MARGINAL: "converged: marginal error below tol",
             Status.CHANGE: "converged: potentials changed by less than tol",
             Status.ROUNDS: "stopped early: all rounds used, not converged",
+            Status.STALLED: "stopped: P comes no closer to a stationary one (sketches have no finer resolution)",
             Status.DIVERGED: "diverged: the objective is not finite",
         }[self]
 
@@ -206,6 +208,14 @@ class Solver(ABC):
     def sharpen(self, state: SolverState) -> bool:
         """Go on with more precision, if there is more to be had; the same answer on every rank."""
         return False
+
+    def plan(self, state: SolverState) -> tuple[Floats, Floats] | None:
+        """A source's f and its neighbours' g, in nats, at eps itself; None for targets. May take an exchange."""
+        self.exchange(self.probe, state.potential)
+        if self.rows is None:
+            return None
+        others = np.concatenate([self.probe.incoming[j] for j in self.view.neighbours])
+        return state.potential / self.view.eps, others / self.view.eps
 
     def finish(self, state: SolverState) -> Closing:
         """This agent's part of the final values at its last potentials, from one exchange."""

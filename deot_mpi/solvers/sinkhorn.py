@@ -72,6 +72,8 @@ class Sinkhorn(Solver):
     def setup(self, start: Floats | None = None) -> SolverState:
         state = super().setup(start)
         state.single = self._single
+        if self.rows is not None:
+            self.rows.use("float32" if self._single else "float64")  # an earlier run may have sharpened it
         return state
 
     def step(self, state: SolverState) -> None:
@@ -234,6 +236,17 @@ class Sinkhorn(Solver):
             self.rows.use("float64")
         self._enter_stage(state, state.temperature)
         return True
+
+    def plan(self, state: SolverState) -> tuple[Floats, Floats] | None:
+        """No message: after a round, a source's u is exact for the v it has heard last."""
+        if self.rows is None:
+            return None
+        received = np.concatenate([self.channel.incoming[j] for j in self.view.neighbours]) / self.view.eps
+        if state.temperature == 1.0:
+            return state.potential / self.view.eps, received
+        self.rows.temper(1.0)  # stopped on the way: this u belongs to a larger eps
+        own, _ = self.rows.sweep(received)
+        return own, received
 
     def finish(self, state: SolverState) -> Closing:
         """One more round, in float64 from the kernel itself: the rows' exact potential, then the columns' error."""

@@ -99,7 +99,7 @@ def test_only_named_collectives_leave_the_edges(comm: MPI.Intracomm) -> None:
         5,  # the final values
         3,  # time worked and waited, memory
         1,  # the largest local distance; whether there is a potential to start from
-        kinds * agents * 2 + kinds * 2,  # the ledger itself
+        kinds * agents * 2 + kinds * 4,  # the ledger itself
     }
     allowed = {8 * m * n for m in members for n in numbers_per_agent}
     allowed |= {comm.size, 4 * comm.size, 8, 16 * options}  # roles, agreements, exponents, options

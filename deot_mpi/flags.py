@@ -1,0 +1,329 @@
+"""All flags of the command line, by group; the parser that knows them speaks through exceptions."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any, NoReturn
+
+from deot_mpi import __version__
+from deot_mpi.errors import InputError
+from deot_mpi.options import (
+    ACCELERATIONS,
+    ESTIMATORS,
+    KERNELS,
+    MOMENTS,
+    P_UPDATES,
+    PRECISIONS,
+    SELF_TERMS,
+    SOLVERS,
+    STOPS,
+    EOTOptions,
+    GromovOptions,
+    Options,
+)
+from deot_mpi.protocol.choose import NAMES
+from deot_mpi.synthetic import DATASETS, SCATTERS
+
+PROGRESS = ("auto", "live", "plain", "none")
+
+
+class HelpWanted(Exception):  # noqa: N818 - not an error: the user asked for a text
+    """The user asked for a text (--help, --version) instead of a run."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that speaks through exceptions, so that 16 ranks do not print the same text 16 times."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}. See --help.")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise HelpWanted(message or "")
+
+    def print_help(self, file: Any = None) -> None:
+        raise HelpWanted(self.format_help())
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        raise HelpWanted(message)
+
+
+def build_parser(command: str = "eot") -> Parser:
+    default: EOTOptions | GromovOptions = GromovOptions() if command == "gromov" else EOTOptions()
+    parser = Parser(
+        prog="python -m deot_mpi.run",
+        usage=f"mpirun -n RANKS python -m deot_mpi.run {command if command != 'eot' else '[eot]'} [options]",
+        description=_DESCRIPTIONS[command],
+        formatter_class=argparse.RawTextHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"deot_mpi {__version__}")
+    parser.add_argument(
+        "--config", metavar="FILE", help="options from a TOML file, named as here; this line overrules it"
+    )
+    data = _add_data(parser, 5 if isinstance(default, EOTOptions) else 2)
+    problem = _add_problem(parser, default)
+    _add_protocol(parser, default)
+    solver = _add_solver(parser, default)
+    if isinstance(default, EOTOptions):
+        problem.add_argument(
+            "--centre", action=argparse.BooleanOptionalAction, default=True,
+            help="subtract the global mean first (default: yes)",
+        )  # fmt: skip
+        solver.add_argument(
+            "--rounds", type=int, default=default.rounds, metavar="T",
+            help=f"rounds at most (default: {default.rounds})",
+        )  # fmt: skip
+    else:
+        _add_spaces(data)
+        _add_alignment(parser, default)
+    _add_outputs(parser)
+    return parser
+
+
+_DESCRIPTIONS = {
+    "eot": "Decentralised entropic optimal transport: every MPI rank is one agent with samples of its own.\n"
+    "Without options: 2,000 + 2,000 synthetic samples, sketches only on the wire. The other command is\n"
+    "gromov, for domains in different spaces: python -m deot_mpi.run gromov --help.",
+    "gromov": "Decentralised entropic Gromov-Wasserstein: two domains in spaces of different dimension, compared by\n"
+    "their inner distances. Without options: 2,000 + 2,000 synthetic samples in 2 and 3 dimensions.",
+}
+
+
+def _add_spaces(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--target-dim", type=int, default=3, metavar="D", help="dimension of the synthetic targets (default: 3)"
+    )
+    group.add_argument(
+        "--source-features", metavar="PATTERN",
+        help="rows of features in a space both domains share, for the fused\nproblem (with --alpha)",
+    )  # fmt: skip
+    group.add_argument("--target-features", metavar="PATTERN", help="the same for targets")
+
+
+def _add_alignment(parser: Parser, default: GromovOptions) -> None:
+    group = parser.add_argument_group("alignment P")
+    group.add_argument(
+        "--alpha", type=float, metavar="A",
+        help="share of structure against features (default: 1 without features, 0.5 with)",
+    )  # fmt: skip
+    group.add_argument(
+        "--starts", type=int, default=default.starts, metavar="S",
+        help=f"random alignments to start from, the best end is kept (default: {default.starts})",
+    )  # fmt: skip
+    group.add_argument(
+        "--outer", type=int, default=default.outer, metavar="T",
+        help=f"alignments at most from each start (default: {default.outer})",
+    )  # fmt: skip
+    group.add_argument(
+        "--inner", type=int, default=default.inner, metavar="T",
+        help=f"rounds at most for each alignment (default: {default.inner})",
+    )  # fmt: skip
+    group.add_argument(
+        "--p-update", choices=P_UPDATES, default=default.p_update,
+        help="closed: half the cross moment, accelerated; gradient: steps of eta/sqrt(t+1);\n"
+        "sampled: such steps from one source agent's data, the paper's (default: closed)",
+    )  # fmt: skip
+    group.add_argument(
+        "--moment", choices=MOMENTS, default=default.moment,
+        help="with sketches, the cross moment from: surrogate: bits alone (a sigmoid for the sign);\n"
+        "exchange: sums of source rows sent to the targets, which tells more (default: surrogate)",
+    )  # fmt: skip
+    group.add_argument(
+        "--self-terms", choices=SELF_TERMS, default=default.self_terms,
+        help="S_X and S_Y from sketches shown within a domain, or from second moments\n"
+        "(default: auto, i.e. as the kernel)",
+    )  # fmt: skip
+    group.add_argument(
+        "--within", type=int, metavar="K",
+        help="agents of its domain an agent shows its sketch for that (default: all, each pair once)",
+    )  # fmt: skip
+
+
+def _add_data(parser: Parser, dimension: int) -> argparse._ArgumentGroup:
+    group = parser.add_argument_group("agents and their samples")
+    group.add_argument(
+        "--sources", type=int, metavar="I", help="ranks 0..I-1 are source agents, the rest targets (default: half)"
+    )
+    group.add_argument(
+        "--source", metavar="PATTERN", help="each source agent's own file, e.g. 'site-{agent}.npy' (.npy .npz .csv)"
+    )
+    group.add_argument("--target", metavar="PATTERN", help="each target agent's own file")
+    group.add_argument(
+        "--source-weights", metavar="PATTERN", help="per-sample weights, one number a row (default: all equal)"
+    )
+    group.add_argument("--target-weights", metavar="PATTERN", help="the same for targets")
+    group.add_argument(
+        "--dataset",
+        choices=DATASETS,
+        default="gaussian",
+        help="synthetic set if no files are given (default: gaussian)",
+    )
+    group.add_argument(
+        "--samples", type=int, default=2000, metavar="N", help="synthetic samples per domain (default: 2000)"
+    )
+    group.add_argument(
+        "--dim", type=int, default=dimension, metavar="D", help=f"their dimension (default: {dimension})"
+    )
+    group.add_argument(
+        "--scatter", choices=SCATTERS, default="iid", help="iid, or one mixture component per agent (default: iid)"
+    )
+    group.add_argument("--seed", type=int, default=0, help="the one seed of all randomness (default: 0)")
+    return group
+
+
+def _add_problem(parser: Parser, default: Options) -> argparse._ArgumentGroup:
+    group = parser.add_argument_group("problem and kernel")
+    group.add_argument("--eps", type=float, metavar="EPS", help="regularisation in cost units (squared data units)")
+    group.add_argument(
+        "--eps-scale", type=float, metavar="S", help="regularisation as a share of the mean cost (default: 0.1)"
+    )
+    group.add_argument(
+        "--kernel",
+        choices=KERNELS,
+        default=default.kernel,
+        help="sketch: bits and norms travel; raw: samples do (default: sketch)",
+    )
+    group.add_argument(
+        "--bits", type=int, default=default.bits, metavar="Q", help=f"bits per sketch (default: {default.bits})"
+    )
+    group.add_argument(
+        "--estimator", choices=ESTIMATORS, default=default.estimator, help="angle from bits (default: hamming)"
+    )
+    for name, text in (
+        ("orthogonal", "orthogonal projections"),
+        ("correction", "correct the cost for sketch noise"),
+    ):
+        group.add_argument(
+            f"--{name}", action=argparse.BooleanOptionalAction, default=True, help=f"{text} (default: yes)"
+        )
+    return group
+
+
+def _add_protocol(parser: Parser, default: Options) -> None:
+    group = parser.add_argument_group("communication protocol E")
+    group.add_argument(
+        "--protocol",
+        default=default.protocol,
+        metavar="NAME|FILE",
+        help=f"{', '.join(NAMES)},\nor a file (default: uniform, i.e. p q^T)",
+    )
+    group.add_argument(
+        "--degree",
+        type=int,
+        default=default.degree,
+        metavar="k",
+        help=f"neighbours in sparse and random graphs (default: {default.degree})",
+    )
+    group.add_argument(
+        "--match",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="choose the weights of the edges nearest to p q^T",
+    )
+
+
+def _add_solver(parser: Parser, default: Options) -> argparse._ArgumentGroup:
+    group = parser.add_argument_group("solver")
+    group.add_argument(
+        "--solver", choices=SOLVERS, default=default.solver,
+        help="sinkhorn: all neighbours each round, one pass, accelerated;\n"
+        "kept: L of them, exact; mrbcd: the paper's Algorithm 1 (default: sinkhorn)",
+    )  # fmt: skip
+    group.add_argument(
+        "--acceleration",
+        choices=ACCELERATIONS,
+        default=default.acceleration,
+        help="of sinkhorn: Anderson mixing, or plain steps (default: anderson)",
+    )
+    group.add_argument(
+        "--eps-scaling",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="let sinkhorn start at a larger eps where eps is small (default: yes)",
+    )
+    group.add_argument(
+        "--start", metavar="DIR", help="start from the potentials that an earlier run's --save wrote to DIR"
+    )
+    group.add_argument(
+        "--neighbours", type=int, metavar="L", help="neighbours asked per round by kept and mrbcd (default: all)"
+    )
+    group.add_argument(
+        "--pairs", type=int, metavar="B", help="pairs per round of mrbcd; 1 is the paper (default: every agent moves)"
+    )
+    group.add_argument("--tol", type=float, default=default.tol, help=f"stop below this (default: {default.tol:g})")
+    group.add_argument(
+        "--stop",
+        choices=STOPS,
+        default=default.stop,
+        help="what tol is compared with: L1 marginal error, or\n"
+        "largest change of a potential per round in units of eps (default: marginal)",
+    )
+    group.add_argument(
+        "--check-every",
+        type=int,
+        default=default.check_every,
+        metavar="K",
+        help=f"rounds between measurements (default: {default.check_every})",
+    )
+    group.add_argument(
+        "--eta",
+        type=float,
+        default=default.eta,
+        help="first step, then eta/sqrt(t+1): of mrbcd, in units of eps"
+        + ("; of P, in units of 1/64" if isinstance(default, GromovOptions) else "")
+        + " (default: 1)",
+    )
+    group.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=default.precision,
+        help="of the kernel sinkhorn stores; values are always checked in float64\n"
+        "(default: auto, i.e. float32 if tol is 1e-6 or more)",
+    )
+    group.add_argument(
+        "--memory",
+        type=_byte_count,
+        metavar="SIZE",
+        help="kernel an agent of sinkhorn may hold, e.g. 500MB; beyond that it is\n"
+        "computed again in every round (default: its share of half of the free memory)",
+    )
+    group.add_argument(
+        "--threads", type=int, metavar="T", help="threads of an agent (default: its share of the node's cores)"
+    )
+    group.add_argument(
+        "--timeout",
+        type=float,
+        default=default.timeout,
+        metavar="S",
+        help=f"end the run if an agent is silent this long (default: {default.timeout:g} s)",
+    )
+    return group
+
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def _byte_count(text: str) -> int:
+    """'500MB', '4GB', '2GiB' or a number of bytes."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*", text)
+    unit = "" if match is None else match[2].lower()
+    if match is None or (unit not in _UNITS and unit + "b" not in _UNITS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 500MB, 4GB or 2GiB")
+    return round(float(match[1]) * _UNITS.get(unit, _UNITS.get(unit + "b", 1)))
+
+
+def _add_outputs(parser: Parser) -> None:
+    group = parser.add_argument_group("results")
+    group.add_argument(
+        "--reference",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="pool the samples on rank 0 and compare with POT",
+    )
+    group.add_argument("--json", metavar="FILE", help="write the result")
+    group.add_argument("--save", metavar="DIR", help="each agent writes its own potentials")
+    group.add_argument("--plot", metavar="FILE", help="draw the convergence (.png, .svg, .pdf)")
+    group.add_argument(
+        "--progress", choices=PROGRESS, default="auto", help="one live line, plain lines, or none (default: auto)"
+    )

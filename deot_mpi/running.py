@@ -1,0 +1,179 @@
+"""What every problem's run has in common: the clock, the trace, rounds to the end with an exact last word, the account.
+
+``run_to_end`` is the way from a solver to exact sums; ``account`` gathers what all results report besides values.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, astuple, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from deot_mpi.exchange.collective import Tables
+from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.waiting import waited
+from deot_mpi.kinds import Kind
+from deot_mpi.options import Options
+from deot_mpi.resources import peak_memory
+from deot_mpi.result import AgentSummary, LedgerReport, TracePoint, summarise_ledger
+from deot_mpi.roles import Role
+from deot_mpi.samples import Floats
+from deot_mpi.setting import Setting
+from deot_mpi.solvers import Measure, Solver, SolverState, Status
+from deot_mpi.solvers.base import Closing, Rule
+from deot_mpi.sums import ordered_sum
+
+Progress = Callable[[TracePoint], None]
+
+_SINGLE_SHARE = 0.8
+"""A float32 solver aims this much lower than tol, so that its rounding does not show in the float64 check."""
+
+
+class Clock:
+    """Seconds since it was made, and how this process spent them."""
+
+    def __init__(self) -> None:
+        self._started, self._cpu = time.perf_counter(), time.process_time()
+        self._waited, self._waited_cpu = waited.seconds, waited.cpu_seconds
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._started
+
+    @property
+    def waiting(self) -> float:
+        """Seconds spent waiting for messages."""
+        return waited.seconds - self._waited
+
+    @property
+    def working(self) -> float:
+        """CPU seconds of all threads, less those burnt by waiting."""
+        return time.process_time() - self._cpu - (waited.cpu_seconds - self._waited_cpu)
+
+
+class Recorder:
+    """Adds every agent's measurement and keeps the trace."""
+
+    def __init__(self, setting: Setting, progress: Progress | None) -> None:
+        self._setting, self._progress = setting, progress
+        self._clock = Clock()
+        self.trace: list[TracePoint] = []
+        self.constant = 0.0
+        """What the objective has besides F."""
+        self.rounds_before, self.start, self.outer = 0, 0, 0
+        self.temperature = 1.0
+
+    def __call__(self, round_: int, own: Measure) -> Measure:
+        row = np.array([own.objective, own.error, own.change, self._setting.ledger.total_bytes], dtype=np.float64)
+        table = self._setting.collectives.share(Kind.CONTROL, row)
+        rows = np.concatenate([table.source, table.target])
+        point = TracePoint(
+            round=self.rounds_before + round_,
+            objective=self.constant + ordered_sum(rows[:, 0]),
+            error=ordered_sum(rows[:, 1]),
+            change=float(rows[:, 2].max()),
+            seconds=self._clock.seconds,
+            bytes=int(rows[:, 3].sum()),
+            temperature=self.temperature * own.temperature,
+            start=self.start,
+            outer=self.outer,
+        )
+        self.trace.append(point)
+        if self._progress is not None:
+            self._progress(point)
+        return Measure(point.objective, point.error, point.change)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a solver's run: why it stopped, and its sums over all agents, exact at the last potentials."""
+
+    status: Status
+    sums: Closing
+    errors: dict[Role, Floats]
+    """Each agent's part of the L1 marginal error."""
+    rounds_seconds: float
+    check_seconds: float
+
+
+def run_to_end(
+    setting: Setting, solver: Solver, state: SolverState, rule: Rule, options: Options, recorder: Recorder
+) -> Ended:
+    """Rounds until the stopping rule ends them, then the final reduce; again in float64 if that finds tol missed."""
+    clock = Clock()
+    aimed = replace(rule, tol=rule.tol * (_SINGLE_SHARE if options.single_precision else 1.0))
+    status = solver.run(state, aimed, recorder)
+    rounds_seconds = clock.seconds
+    sums, errors = _final_sums(setting, solver, state)
+    if status is Status.MARGINAL and sums.error > rule.tol and solver.sharpen(state):
+        status = Status.ROUNDS
+        if state.round < rule.rounds:
+            status = solver.run(state, rule, recorder)
+            rounds_seconds = clock.seconds
+            sums, errors = _final_sums(setting, solver, state)
+    if not np.isfinite(sums.linear - solver.view.eps * sums.mass):
+        status = Status.DIVERGED
+    elif status is Status.ROUNDS and rule.stop == "marginal" and sums.error <= rule.tol:
+        status = Status.MARGINAL  # the rounds had not seen it, the float64 check has
+    return Ended(status, sums, errors, rounds_seconds, clock.seconds - rounds_seconds)
+
+
+def _final_sums(setting: Setting, solver: Solver, state: SolverState) -> tuple[Closing, dict[Role, Floats]]:
+    """The last exchange and the final reduce: every agent's part of the values, and its marginal error."""
+    closing = solver.finish(state)
+    table = setting.collectives.share(Kind.OBJECTIVES, np.array(astuple(closing)))
+    parts = np.concatenate([table.source, table.target])
+    return Closing(*(ordered_sum(column) for column in parts.T)), {role: table.of(role)[:, 1] for role in Role}
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a run cost whom."""
+
+    agents: tuple[AgentSummary, ...]
+    ledger: LedgerReport
+
+
+def spent(setting: Setting, clock: Clock) -> Tables[np.float64]:
+    """Every agent's seconds of work and of waiting, and its memory."""
+    return setting.collectives.share(Kind.CONTROL, np.array([clock.working, clock.waiting, peak_memory()]))
+
+
+def account(
+    setting: Setting, errors: dict[Role, Floats], costs: Tables[np.float64], formula: dict[Kind, int]
+) -> Account:
+    """Every agent's summary and the ledger of all; nothing may be sent after it that the ledger should show."""
+    table = setting.collectives.share_ledger()
+    counts = {role: Ledger.unpack(table.of(role)) for role in Role}
+    return Account(_summaries(setting, errors, costs), summarise_ledger(counts, formula))
+
+
+def _summaries(setting: Setting, errors: dict[Role, Floats], costs: Tables[np.float64]) -> tuple[AgentSummary, ...]:
+    sizes, protocol = setting.sizes, setting.protocol
+    return tuple(
+        AgentSummary(
+            role=role.value,
+            index=index,
+            samples=int(sizes.counts[role][index]),
+            mass=float(sizes.shares(role)[index]),
+            protocol_mass=float(protocol.marginals(role)[index]),
+            neighbours=len(protocol.neighbours(role, index)),
+            marginal_error=float(errors[role][index]),
+            working_seconds=float(costs.of(role)[index, 0]),
+            waiting_seconds=float(costs.of(role)[index, 1]),
+            peak_memory=int(costs.of(role)[index, 2]),
+        )
+        for role in Role
+        for index in range(sizes.counts[role].size)
+    )
+
+
+def settings_of(options: Options) -> dict[str, Any]:
+    """The options as a result reports them."""
+    settings = {**asdict(options), "eps_scale": options.scale}
+    if not isinstance(options.protocol, str):
+        settings["protocol"] = options.protocol.tolist()
+    return settings
