@@ -34,6 +34,7 @@ from deot_mpi.samples import Floats, Samples, check_samples
 from deot_mpi.selfterms import mean_feature_cost, self_terms_from_moments, self_terms_from_sketches
 from deot_mpi.setting import Setting, choose_eps, meet
 from deot_mpi.solvers import Solver, Status
+from deot_mpi.solvers.base import LARGEST_EXPONENT
 from deot_mpi.start import Start, agree_on_alignment, agree_on_start, given_start
 from deot_mpi.traffic import gromov_bytes
 
@@ -125,6 +126,11 @@ def _prepare(setting: Setting, options: GromovOptions) -> Match:
         return alpha * terms.mean_cost + (1.0 - alpha) * features
 
     eps = choose_eps(options, mean_cost)
+    if not alpha * terms.mean_cost < LARGEST_EXPONENT * eps:
+        raise InputError(
+            f"eps is {eps:g}, and the mean cost {terms.mean_cost / eps:.1e} times as much: doubles have no digits "
+            f"left; use eps of {alpha * terms.mean_cost / LARGEST_EXPONENT:.1e} or more."
+        )
     kernel: AlignedKernel = RawGromovKernel(spaces, eps, alpha)
     if options.kernel == "sketch":
         kernel = SketchGromovKernel(spaces, eps, alpha, how)

@@ -69,16 +69,17 @@ def test_the_bare_command_is_a_good_first_run(tmp_path: Path) -> None:
     assert "round " in run.err  # plain progress lines, since nobody looks
 
 
-@pytest.mark.parametrize("arguments", [(), ("eot",)])
+@pytest.mark.parametrize("arguments", [(), ("eot",), ("gromov",)])
 def test_help_is_printed_once(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     run = launch(3, *arguments, "--help", folder=tmp_path)
     assert run.code == 0
     assert run.out.count("usage: mpirun -n RANKS") == 1
     assert run.err == ""
     flags = (
-        "eps eps-scale kernel bits estimator solver neighbours pairs rounds tol eta protocol degree match sources seed",
+        "eps eps-scale kernel bits estimator solver neighbours pairs tol eta protocol degree match sources seed",
         "dataset samples dim scatter source target reference json save plot config",
         "acceleration eps-scaling start precision memory threads",
+        "starts outer inner p-update alpha target-dim" if arguments == ("gromov",) else "rounds centre",
     )
     for flag in " ".join(flags).split():
         assert f"--{flag}" in run.out
@@ -233,3 +234,54 @@ def test_it_runs_without_a_launcher_only_to_say_how(tmp_path: Path) -> None:
     )
     assert ended.returncode == 2
     assert "mpirun -n 2" in ended.stderr
+
+
+def test_gromov_from_own_files(tmp_path: Path) -> None:
+    """Spaces of 3 and 2 columns with features of 2: JSON, picture, potentials, and a run that goes on from them."""
+    rng = np.random.default_rng(0)
+    for role, count, dimension in (("a", 30, 3), ("b", 25, 2)):
+        for agent in range(2):
+            np.save(tmp_path / f"{role}-{agent}.npy", rng.normal(size=(count, dimension)) + 4.0)
+            np.save(tmp_path / f"{role}-features-{agent}.npy", rng.normal(size=(count, 2)))
+    files = [
+        "--source", "a-{agent}.npy", "--target", "b-{agent}.npy", "--source-features", "a-features-{agent}.npy",
+        "--target-features", "b-features-{agent}.npy", "--alpha", "0.6", "--kernel", "raw", "--eps-scale", "0.1",
+    ]  # fmt: skip
+    outputs = ["--json", "r.json", "--save", "out", "--plot", "run.png"]
+    run = launch(4, "gromov", *files, *outputs, "--starts", "3", "--reference", folder=tmp_path)
+    assert run.code == 0, run.err
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert result["alpha"] == 0.6
+    assert np.shape(result["alignment"]) == (3, 2)
+    values = [start["value"] for start in result["starts"]]
+    assert result["regularised_cost"] == min(values)
+    assert len(values) == 3
+    central = result["reference"]["centralised"]
+    assert result["regularised_cost"] == pytest.approx(central["regularised_cost"], rel=1e-5)
+    assert result["transport_cost"] == pytest.approx(central["transport_cost"], rel=1e-3)
+    assert result["settings"]["problem"] == "gromov"
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert "Starts: ends lie" in run.out
+    again = launch(4, "gromov", *files, "--start", "out", "--starts", "1", "--json", "s.json", folder=tmp_path)
+    assert again.code == 0, again.err
+    further = json.loads((tmp_path / "s.json").read_text())
+    assert further["regularised_cost"] == pytest.approx(result["regularised_cost"], rel=1e-6)
+    assert further["rounds"] < 0.5 * min(start["rounds"] for start in result["starts"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--dim", "0"), "dimension 0 and 3"),
+        (("--rounds", "5"), "unrecognized arguments: --rounds"),
+        (("--source-features", "x.npy"), "come together"),
+        (("--eps", "1e-15", "--kernel", "raw"), "no digits left"),
+        (("--within", "0"), "within is 0"),
+    ],
+)
+def test_gromov_says_no(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    run = launch(2, "gromov", "--samples", "20", *arguments, "--json", "r.json", folder=tmp_path)
+    assert run.code == 2
+    assert words in run.err
+    assert run.err.count("deot_mpi: error") == 1
+    assert not (tmp_path / "r.json").exists()

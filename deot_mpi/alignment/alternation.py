@@ -28,7 +28,7 @@ from deot_mpi.solvers.cooling import COOLING
 _FIRST_TOLERANCE, _TOLERANCE_SHARE = 1e-2, 0.1
 """Marginal error to reach before P moves: at first, and as a share of how far P moved last."""
 _SAMPLED_TOLERANCE = 1e-3
-_PATIENCE = {"raw": 40, "sketch": 15}
+_PATIENCE = {"raw": 40, "sketch": 25}
 """Alignments in which the gap of P must halve; bits change in jumps, so that sketches leave less to wait for."""
 _EASY_SHARE = 0.1
 """eps as a share of the mean cost at which most random starts find a good optimum."""
@@ -180,7 +180,7 @@ class Alternation:
     def _first_step(self) -> Step:
         options = self._options
         if options.p_update == "closed":
-            return ClosedStep(self._match.terms.alignment_size, options.acceleration == "anderson")
+            return ClosedStep(self._match.terms.alignment_size, options.acceleration == "none")
         return GradientStep(options.eta)
 
     def _relative(self, residual: Floats) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import ot
 import pytest
 from mpi4py import MPI
 from problems import answers_of_plan, squared_distances
@@ -50,6 +49,8 @@ class Clouds:
 
     def pot(self, result: GromovResult, a: np.ndarray | None = None, b: np.ndarray | None = None) -> dict[str, float]:
         """POT's PGD from the plan that belongs to P, and the four values of the plan it ends with."""
+        import ot  # slow to import, and most ranks never need it
+
         x, y, eps, alpha = self.x, self.y, result.eps, result.alpha
         a, b = (np.full(len(z), 1 / len(z)) if w is None else w for z, w in ((x, a), (y, b)))
         x, y = x - a @ x, y - b @ y
@@ -75,7 +76,7 @@ def check(result: GromovResult, expected: dict[str, float], relative: float) -> 
         assert getattr(result, name) == pytest.approx(value, abs=relative * scale), name
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=4)
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.03])
 def test_raw_equals_pot_at_the_same_optimum(comm: MPI.Intracomm, share: float) -> None:
     """All four values to 1e-6 of the cost (the issue of a local optimum is where both start, so both start alike)."""
@@ -86,7 +87,7 @@ def test_raw_equals_pot_at_the_same_optimum(comm: MPI.Intracomm, share: float) -
         check(result, clouds.pot(result), 1e-6)
 
 
-@pytest.mark.mpi(min_size=3, max_size=4)
+@pytest.mark.mpi(min_size=3, max_size=3)
 def test_weights_equal_pot_with_these_weights(comm: MPI.Intracomm) -> None:
     clouds = Clouds(comm)
     rng = np.random.default_rng(5)
@@ -96,7 +97,7 @@ def test_weights_equal_pot_with_these_weights(comm: MPI.Intracomm) -> None:
         check(result, clouds.pot(result, a / a.sum(), b / b.sum()), 1e-6)
 
 
-@pytest.mark.mpi(min_size=2, max_size=4)
+@pytest.mark.mpi(min_size=4, max_size=4)
 @pytest.mark.parametrize("alpha", [0.2, 0.5, 0.9])
 def test_fused_equals_pot(comm: MPI.Intracomm, alpha: float) -> None:
     clouds = Clouds(comm, features=4)
@@ -106,7 +107,7 @@ def test_fused_equals_pot(comm: MPI.Intracomm, alpha: float) -> None:
         check(result, clouds.pot(result), 1e-6)
 
 
-@pytest.mark.mpi(min_size=2, max_size=4)
+@pytest.mark.mpi(min_size=2, max_size=2)
 def test_the_gradient_is_that_of_the_objective(comm: MPI.Intracomm) -> None:
     """64 P - 32 M against central differences of 32 |P|^2 + max F, whose error is O(h^2)."""
     clouds, h = Clouds(comm, count=25), 1e-4
@@ -127,7 +128,7 @@ def test_the_gradient_is_that_of_the_objective(comm: MPI.Intracomm) -> None:
         assert gradient[place] == pytest.approx(difference, rel=1e-5, abs=1e-5 * np.abs(gradient).max())
 
 
-@pytest.mark.mpi(min_size=2, max_size=4)
+@pytest.mark.mpi(min_size=4, max_size=4)
 def test_rotations_shifts_and_order_do_not_matter(comm: MPI.Intracomm) -> None:
     clouds, rng = Clouds(comm), np.random.default_rng(8)
     plain = clouds.run(eps=4.0)
@@ -143,7 +144,7 @@ def test_rotations_shifts_and_order_do_not_matter(comm: MPI.Intracomm) -> None:
     np.testing.assert_allclose(turns[0] @ moved.alignment @ turns[1].T, plain.alignment, atol=1e-6)
 
 
-@pytest.mark.mpi(min_size=2, max_size=4)
+@pytest.mark.mpi(min_size=2, max_size=2)
 def test_isometric_clouds_have_no_distance_as_eps_goes_to_zero(comm: MPI.Intracomm) -> None:
     """Y is X turned in a larger space: some start must find that, and the cost falls with eps, to 0."""
     clouds, rng = Clouds(comm), np.random.default_rng(3)
@@ -174,7 +175,7 @@ def test_sketches_approach_the_raw_value(comm: MPI.Intracomm) -> None:
     assert off[2] < 0.01 * exact.regularised_cost
 
 
-@pytest.mark.mpi(min_size=4, max_size=4)
+@pytest.mark.mpi(min_size=3, max_size=3)
 @pytest.mark.parametrize("moment", ["surrogate", "exchange"])
 def test_private_moments_lead_where_samples_would(comm: MPI.Intracomm, moment: str) -> None:
     """With many bits, P from bits alone, or from sums of rows, is P from samples to a few per cent."""
@@ -198,7 +199,7 @@ def test_every_update_of_p_goes_to_the_same_optimum(comm: MPI.Intracomm, update:
     assert other.regularised_cost == pytest.approx(closed.regularised_cost, rel=relative)
 
 
-@pytest.mark.mpi(min_size=4)
+@pytest.mark.mpi(min_size=16)
 @pytest.mark.parametrize("neighbours", [1, 4, 8])
 def test_kept_sums_are_exact_with_few_neighbours(comm: MPI.Intracomm, neighbours: int) -> None:
     """L = 1, 4, 8 of the targets per round: the value of the one-pass solver."""
@@ -222,7 +223,7 @@ def test_the_papers_algorithm_comes_near(comm: MPI.Intracomm) -> None:
     assert paper.regularised_cost == pytest.approx(exact.regularised_cost, rel=0.05)
 
 
-@pytest.mark.mpi(min_size=2)
+@pytest.mark.mpi(min_size=2, max_size=7)
 def test_self_terms_are_the_sums_over_all_pairs(comm: MPI.Intracomm) -> None:
     clouds = Clouds(comm)
     result = clouds.run(eps=4.0, outer=1, tol=1e-3)
@@ -236,7 +237,7 @@ def test_self_terms_are_the_sums_over_all_pairs(comm: MPI.Intracomm) -> None:
     assert exact.self_terms == pytest.approx(fourth, rel=1e-12)
 
 
-@pytest.mark.mpi(min_size=7)
+@pytest.mark.mpi(min_size=7, max_size=7)
 def test_a_sparse_graph_within_a_domain_stands_for_all_pairs(comm: MPI.Intracomm) -> None:
     """The agents' rows are alike, so a few pairs of agents tell what all do, up to sampling."""
     clouds = Clouds(comm, count=40 * comm.size)
@@ -248,7 +249,7 @@ def test_a_sparse_graph_within_a_domain_stands_for_all_pairs(comm: MPI.Intracomm
     assert sparse.ledger.of(Kind.STRUCTURE).within_bytes < full.ledger.of(Kind.STRUCTURE).within_bytes
 
 
-@pytest.mark.mpi(min_size=2, max_size=4)
+@pytest.mark.mpi(min_size=2, max_size=3)
 def test_one_sample_has_no_structure(comm: MPI.Intracomm) -> None:
     """A single point against a cloud: the cost is the cloud's own S_Y, whatever eps is."""
     rng = np.random.default_rng(4)
