@@ -91,10 +91,14 @@ def protocol_notes(report: ProtocolReport) -> tuple[str, ...]:
         )
     if not report.is_storage:
         bound = (
-            "tau is not positive here, and the paper's bound tau sigma says nothing."
-            if report.tau_sigma is None
-            else f"The paper bounds the difference to the centralised value by tau sigma = {report.tau_sigma:.3g}"
-            + ("." if report.tau_pairs == "all" else ", with tau measured on E's edges only.")
+            "The paper has no bound for that here."
+            if report.tau is None
+            else (
+                "tau is not positive here, and the paper's bound tau sigma says nothing."
+                if report.tau_sigma is None
+                else f"The paper bounds the difference to the centralised value by tau sigma = {report.tau_sigma:.3g}"
+                + ("." if report.tau_pairs == "all" else ", with tau measured on E's edges only.")
+            )
         )
         notes.append(
             f"Protocol: E is not the storage protocol (sigma = {report.sigma:.3g}); the values are those of E's own "

@@ -99,6 +99,11 @@ def _solve_gromov(
     with setting.agents.freed_on_error():
         potential = agree_on_start(setting, start)
         given = agree_on_alignment(setting, alignment)
+        if potential is not None and given is None:
+            raise InputError(
+                "there are potentials to start from, but source agent 0 has no alignment that goes with them; give "
+                "both or none."
+            )
         if options.reference:
             setting.collectives.all_or_none(require_pot)
         match = _prepare(setting, options)

@@ -155,11 +155,10 @@ def solve_pooled_gromov(pooled: PooledMatch, alignment: Floats, eps: float) -> t
     import ot
 
     a, b, alpha = pooled.a, pooled.b, pooled.alpha
-    within_x, within_y = ot.dist(pooled.x), ot.dist(pooled.y)
+    x, y = pooled.x - a @ pooled.x, pooled.y - b @ pooled.y  # E's marginals, and so its centre, may be others
+    within_x, within_y = ot.dist(x), ot.dist(y)
     linear = np.zeros((a.size, b.size)) if pooled.feature_cost is None else pooled.feature_cost
-    cost = alpha * (
-        -4.0 * np.outer((pooled.x**2).sum(axis=1), (pooled.y**2).sum(axis=1)) - 32.0 * pooled.x @ alignment @ pooled.y.T
-    )
+    cost = alpha * (-4.0 * np.outer((x**2).sum(axis=1), (y**2).sum(axis=1)) - 32.0 * x @ alignment @ y.T)
     first = ot.sinkhorn(
         a, b, cost + (1.0 - alpha) * linear, eps, method="sinkhorn_log", numItermax=_POT_ROUNDS, stopThr=POT_TOLERANCE,
         warn=False,

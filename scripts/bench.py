@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmark import gromov
 from benchmark.peers import PEERS, installed
 from benchmark.problem import MARK, Problem
 from benchmark.report import OWN, PEER_COLUMNS, draw, peer_rows, show
@@ -245,6 +246,33 @@ class Bench:
         show(self.console, "Bounded memory (eps = 0.05 of the median cost)", ["kernel", "solve s", "peak MB"], rows)
         return results
 
+    def gromov(self) -> dict[str, Any]:
+        """Gromov-Wasserstein beside POT's entropic one, and a size that POT's matrices would not fit."""
+        samples, many = (100, 1000) if self.quick else (2000, 20_000)
+        path, rows = str(gromov.write(self.folder, samples)), []
+        command = ["mpirun", "-n", "4", sys.executable, "-m", "benchmark.gromov", "agents"]
+        results = {OWN: self.run([*command, path, "{}"], OWN)}
+        if installed("POT sinkhorn"):
+            peer = [sys.executable, "-m", "benchmark.gromov", "pot", path]
+            results["POT, PGD"] = self.run(peer, "POT, PGD", 1200.0)
+        path = str(gromov.write(self.folder, many))
+        name = f"{OWN}, N = M = {many}"
+        results[name] = self.run([*command, path, json.dumps({"judged": False, "tol": 1e-5})], name, 1200.0)
+        own = results[OWN]["total_seconds"]
+        for name, found in results.items():
+            if found.get("over_limit"):
+                rows.append([name, "over 1200", f"over {1200 / own:.0f}", "", "", "", ""])
+                continue
+            whole = found.get("total_seconds", found["setup_seconds"] + found["solve_seconds"])
+            rows.append([
+                name, f"{whole:.2f}", f"{whole / own:.1f}", str(found["alignments"]),
+                f"{found['regularised_cost']:.7f}", f"{found['l1_error']:.1e}", f"{found['peak_memory'] / 1e6:.0f}",
+            ])  # fmt: skip
+        columns = ["who", "samples to values s", "/ ours", "alignments", "regularised cost", "L1 error", "peak MB"]
+        title = f"Gromov-Wasserstein, 2-d and 3-d Gaussians, N = M = {samples}, eps = 0.1 of the mean cost, one start"
+        show(self.console, title, columns, rows)
+        return results
+
     def huge(self) -> dict[str, Any]:
         """N = M = 100,000, which nobody stores: 40 GB of float32."""
         samples = 5000 if self.quick else 100_000
@@ -272,7 +300,7 @@ def _end(process: subprocess.Popen[str]) -> None:
             continue
 
 
-PARTS = ("peers", "small", "size", "ranks", "dimension", "mrbcd", "rivals", "sketch", "memory")
+PARTS = ("peers", "small", "size", "ranks", "dimension", "mrbcd", "rivals", "sketch", "memory", "gromov")
 
 
 def main() -> int:

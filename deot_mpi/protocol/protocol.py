@@ -28,7 +28,8 @@ class ProtocolReport:
     sigma: float
     """sum |e_ij - p_i q_j|: the mismatch with the storage protocol. 0 means the centralised problem."""
     tau: float | None
-    """max W_eps(mu_i, gamma_j) over the pairs looked at; None where E is the storage protocol."""
+    """max W_eps(mu_i, gamma_j) over the pairs looked at; None where E is the storage protocol, or where the paper has
+    no bound (Gromov-Wasserstein)."""
     tau_pairs: str
     """'edges' when tau was measured on E's own edges (it may be larger elsewhere), 'all' when pooled data gave it."""
     components: int
@@ -49,9 +50,9 @@ class ProtocolReport:
 
         The paper's proof passes over negative local objectives; with them the product bounds nothing.
         """
-        if self.tau is None or self.is_storage:
+        if self.is_storage:
             return 0.0
-        return self.tau * self.sigma if self.tau > 0 else None
+        return self.tau * self.sigma if self.tau is not None and self.tau > 0 else None
 
 
 def check_weights(name: str, E: Floats, p: Floats, q: Floats) -> None:
