@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deot_mpi.arguments import HelpWanted, build_parser, config_path, parse
+from deot_mpi.arguments import build_parser, config_path, parse
 from deot_mpi.errors import InputError
 from deot_mpi.files import load_samples
+from deot_mpi.flags import HelpWanted
 from deot_mpi.options import EOTOptions
 from deot_mpi.roles import Role
 from deot_mpi.samples import check_samples
