@@ -7,15 +7,18 @@ except (ImportError, RuntimeError) as _error:
         "deot_mpi found no MPI library: pip install 'deot_mpi[mpi]' brings one, on a cluster load its MPI module."
     ) from _error
 
+from deot_mpi.adapt import adapt
 from deot_mpi.eot import eot
 from deot_mpi.errors import DeotError, InputError
 from deot_mpi.gromov import gromov
-from deot_mpi.options import EOTOptions, GromovOptions
-from deot_mpi.result import EOTResult, GromovResult
+from deot_mpi.options import AdaptOptions, EOTOptions, GromovOptions
+from deot_mpi.result import AdaptResult, EOTResult, GromovResult
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaptOptions",
+    "AdaptResult",
     "DeotError",
     "EOTOptions",
     "EOTResult",
@@ -23,6 +26,7 @@ __all__ = [
     "GromovResult",
     "InputError",
     "__version__",
+    "adapt",
     "eot",
     "gromov",
 ]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 
 from deot_mpi.errors import InputError
 from deot_mpi.flags import Parser, build_parser
-from deot_mpi.options import EOTOptions, GromovOptions
+from deot_mpi.options import AdaptOptions, EOTOptions, GromovOptions
 from deot_mpi.synthetic import SyntheticSet
 
-COMMANDS = ("eot", "gromov")
+COMMANDS = {"eot": EOTOptions, "gromov": GromovOptions, "adapt": AdaptOptions}
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,10 @@ class Inputs:
 class Job:
     """One command line, understood."""
 
+    command: str
     sources: int | None
     inputs: Inputs
-    options: EOTOptions | GromovOptions
+    options: EOTOptions | GromovOptions  # AdaptOptions are EOTOptions
     outputs: Outputs
 
 
@@ -59,7 +60,7 @@ def parse(argv: list[str], config: str | None = None) -> Job:
     """Understand a command line; ``config`` is the text of the config file, which the command line overrules."""
     command, arguments = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("eot", argv)
     if arguments and not arguments[0].startswith("-"):
-        raise InputError(f"'{arguments[0]}' is not a command; commands are eot (the default) and gromov.")
+        raise InputError(f"'{arguments[0]}' is not a command; commands are eot (the default), gromov and adapt.")
     parser = build_parser(command)
     chosen = parser.parse_args(arguments)
     if config is not None:
@@ -75,8 +76,11 @@ def parse(argv: list[str], config: str | None = None) -> Job:
             "--source-features and --target-features come together, and with --source and --target: give a file "
             "pattern for both roles, or for none."
         )
-    kind = GromovOptions if command == "gromov" else EOTOptions
+    kind = COMMANDS[command]
+    if command == "adapt" and chosen.source is None:
+        raise InputError("adapt needs labelled rows: --source 'site-{agent}.npz' (arrays X and y) and --target.")
     return Job(
+        command=command,
         sources=chosen.sources,
         inputs=Inputs(
             chosen.source,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deot_mpi.options import EOTOptions, GromovOptions, Options
+from deot_mpi.options import AdaptOptions, EOTOptions, GromovOptions, Options
 from deot_mpi.protocol import ProtocolReport
 from deot_mpi.reference import POT_TOLERANCE
 from deot_mpi.result import GromovReference, ReferenceValues
@@ -49,6 +49,26 @@ def gromov_notes(setting: Setting, options: GromovOptions) -> tuple[str, ...]:
     notes += _lone_agents(setting, "what all know of its domain", "There is no way around it")
     if options.reference:
         notes.append(_POOLED)
+    return tuple(notes)
+
+
+def adapt_notes(setting: Setting, options: AdaptOptions) -> tuple[str, ...]:
+    """What domain adaptation discloses besides the transport problem behind it."""
+    notes = [*privacy_notes(setting, options)]
+    if options.method == "1nn":
+        notes.append(
+            "Privacy: the sources' rows mapped to the target domain, with their labels, went to their targets."
+            if options.kernel == "raw"
+            else "Privacy: every target showed its sources sum_m P_nm y_m, a mean of its rows for each row of theirs, "
+            "and got their sketches and their mapped rows with labels. As eps goes to 0, such means are raw rows."
+        )
+    else:
+        notes.append(
+            "Privacy: no features were sent; a target learnt the mass each class of each source sends its rows."
+        )
+    notes.append(
+        "Privacy: all agents know which classes there are, and how many of its known labels each target predicted."
+    )
     return tuple(notes)
 
 

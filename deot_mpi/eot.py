@@ -89,16 +89,22 @@ def _solve_eot(
         first = agree_on_start(setting, start)
         if options.reference:
             setting.collectives.all_or_none(require_pot)
-        # Far from the origin, moments cancel: centred for the mean cost even where the kernel is not.
-        eps = choose_eps(options, lambda: mean_cost(setting if options.centre else centred(setting)))
-        kernel = _kernel(setting, eps, options)
-        holding = build(setting, kernel, eps, options)
-        setting.collectives.all_or_none(lambda: check_resolution(holding.view, setting.agents.name))
+        kernel, holding = prepare(setting, options)
         setup_seconds = clock.seconds
         solution = _solve(setting, holding, options, progress, first)
         result = _result(setting, kernel, holding, options, solution, setup_seconds, clock)
     setting.agents.free()
     return result
+
+
+def prepare(setting: Setting, options: EOTOptions, *, keep: bool | None = None) -> tuple[Kernel, Holding]:
+    """eps, the kernel, and what every agent holds of it; ``keep`` what was shown for later."""
+    # Far from the origin, moments cancel: centred for the mean cost even where the kernel is not.
+    eps = choose_eps(options, lambda: mean_cost(setting if options.centre else centred(setting)))
+    kernel = _kernel(setting, eps, options)
+    holding = build(setting, kernel, eps, options, keep=keep)
+    setting.collectives.all_or_none(lambda: check_resolution(holding.view, setting.agents.name))
+    return kernel, holding
 
 
 def _kernel(setting: Setting, eps: float, options: EOTOptions) -> Kernel:
@@ -115,13 +121,13 @@ class _Solution:
     state: SolverState
     ended: Ended
     trace: tuple[TracePoint, ...]
-    eps: float
 
-    @property
-    def values(self) -> Values:
-        sums, eps = self.ended.sums, self.eps
-        dual = sums.linear - eps * sums.mass
-        return Values(dual, dual + eps, sums.transport_cost, sums.transport_cost + eps * sums.entropy)
+
+def transport_values(ended: Ended, eps: float) -> Values:
+    """The four values from the sums over all agents."""
+    sums = ended.sums
+    dual = sums.linear - eps * sums.mass
+    return Values(dual, dual + eps, sums.transport_cost, sums.transport_cost + eps * sums.entropy)
 
 
 def _solve(
@@ -136,7 +142,7 @@ def _solve(
         solver = make_solver(setting, holding, channel, probe, options)
         state = solver.setup(start)
         ended = run_to_end(setting, solver, state, rule, options, recorder)
-    return _Solution(state, ended, tuple(recorder.trace), holding.view.eps)
+    return _Solution(state, ended, tuple(recorder.trace))
 
 
 def _result(
@@ -148,7 +154,8 @@ def _result(
     setup_seconds: float,
     clock: Clock,
 ) -> EOTResult:
-    view, values, ended = holding.view, solution.values, solution.ended
+    view, ended = holding.view, solution.ended
+    values = transport_values(ended, view.eps)
     costs = spent(setting, clock)
     reference, errors, pairs = None, None, "edges"
     tau: float | None

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from deot_mpi.agent import Agents
 from deot_mpi.errors import InputError
 from deot_mpi.roles import Role
-from deot_mpi.samples import Samples, check_samples
+from deot_mpi.samples import Samples, check_labels, check_samples
 
 ROWS, WEIGHTS = "X", "weights"
 """Names of the arrays in an .npz file; a .csv file with a header may have a column called ``weights``."""
 ROWS_OR_WEIGHTS = (WEIGHTS, ROWS)
+LABELS = "y"
+"""Name of the labels, in .npz and in the header of .csv."""
 
 
 def agent_path(pattern: str, agent: int) -> Path:
@@ -45,6 +47,41 @@ def load_samples(
         path = agent_path(features_pattern, agent)
         features, _ = _read(path, f"{owner}, features {path}")
     return check_samples(rows, weights, owner, features)
+
+
+def load_labelled(pattern: str, agent: int, owner: str, weights_pattern: str | None = None) -> Samples:
+    """As ``load_samples``, with labels where the file has them: the array ``y`` of an .npz, the column of a .csv."""
+    path = agent_path(pattern, agent)
+    if path.suffix.lower() == ".npy":
+        return load_samples(pattern, agent, owner, weights_pattern)
+    owner = f"{owner} ({path})"
+    labels: NDArray[np.generic] | None = None
+    if path.suffix.lower() == ".csv":
+        rows, weights = _read(path, owner)
+        place = _csv_place(path, LABELS, owner)
+        if place is not None:
+            rows, labels = np.delete(rows, place, axis=1), rows[:, place]
+    else:
+        rows, weights = _read(path, owner)
+        labels = _npz_array(path, LABELS)
+    if weights_pattern is not None:
+        weights = _read_weights(agent_path(weights_pattern, agent), owner)
+    checked = check_samples(rows, weights, owner)
+    known = None if labels is None else check_labels(labels, checked.count, owner)
+    return Samples(checked.rows, checked.weights, None, known)
+
+
+def _csv_place(path: Path, name: str, owner: str) -> int | None:
+    """Where a named column stands among the rows' columns, once that of the weights is taken out."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        header = [cell.strip().lower() for cell in next((line for line in csv.reader(file) if line), [])]
+    columns = [cell for cell in header if cell != WEIGHTS]
+    return columns.index(name) if name in columns else None
+
+
+def _npz_array(path: Path, name: str) -> NDArray[np.generic] | None:
+    with np.load(path, allow_pickle=False) as archive:
+        return archive[name] if name in archive.files else None
 
 
 def potential_file(folder: str, role: Role, index: int) -> Path:

@@ -12,12 +12,14 @@ from deot_mpi.options import (
     ACCELERATIONS,
     ESTIMATORS,
     KERNELS,
+    METHODS,
     MOMENTS,
     P_UPDATES,
     PRECISIONS,
     SELF_TERMS,
     SOLVERS,
     STOPS,
+    AdaptOptions,
     EOTOptions,
     GromovOptions,
     Options,
@@ -49,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser(command: str = "eot") -> Parser:
-    default: EOTOptions | GromovOptions = GromovOptions() if command == "gromov" else EOTOptions()
+    default: EOTOptions | GromovOptions = {"eot": EOTOptions, "gromov": GromovOptions, "adapt": AdaptOptions}[command]()
     parser = Parser(
         prog="python -m deot_mpi.run",
         usage=f"mpirun -n RANKS python -m deot_mpi.run {command if command != 'eot' else '[eot]'} [options]",
@@ -74,6 +76,8 @@ def build_parser(command: str = "eot") -> Parser:
             "--rounds", type=int, default=default.rounds, metavar="T",
             help=f"rounds at most (default: {default.rounds})",
         )  # fmt: skip
+        if isinstance(default, AdaptOptions):
+            _add_adaptation(parser, default)
     else:
         _add_spaces(data)
         _add_alignment(parser, default)
@@ -83,11 +87,32 @@ def build_parser(command: str = "eot") -> Parser:
 
 _DESCRIPTIONS = {
     "eot": "Decentralised entropic optimal transport: every MPI rank is one agent with samples of its own.\n"
-    "Without options: 2,000 + 2,000 synthetic samples, sketches only on the wire. The other command is\n"
-    "gromov, for domains in different spaces: python -m deot_mpi.run gromov --help.",
+    "Without options: 2,000 + 2,000 synthetic samples, sketches only on the wire. The other commands\n"
+    "are gromov, for domains in different spaces, and adapt, for labels: python -m deot_mpi.run gromov --help.",
     "gromov": "Decentralised entropic Gromov-Wasserstein: two domains in spaces of different dimension, compared by\n"
     "their inner distances. Without options: 2,000 + 2,000 synthetic samples in 2 and 3 dimensions.",
+    "adapt": "Distributed domain adaptation: source agents have labelled rows (.npz with X and y, .csv with a\n"
+    "column y), target agents unlabelled ones; each target agent gets labels for its own rows. Where a target\n"
+    "file has y, the share of right predictions is reported, and y is used for nothing else.",
 }
+
+
+def _add_adaptation(parser: Parser, default: AdaptOptions) -> None:
+    group = parser.add_argument_group("labels")
+    group.add_argument(
+        "--method", choices=METHODS, default=default.method,
+        help="1nn: source rows mapped to the target domain, the nearest one's label;\n"
+        "labels: the mass each class sends to a row, no features on the wire;\n"
+        "class-regularised: the same, with a plan that sends few classes to one row (default: 1nn)",
+    )  # fmt: skip
+    group.add_argument(
+        "--class-weight", type=float, default=default.class_weight, metavar="W",
+        help=f"of the class penalty, in cost units (default: {default.class_weight})",
+    )  # fmt: skip
+    group.add_argument(
+        "--class-rounds", type=int, default=default.class_rounds, metavar="T",
+        help=f"transport problems, each with the last one's class sums (default: {default.class_rounds})",
+    )  # fmt: skip
 
 
 def _add_spaces(group: argparse._ArgumentGroup) -> None:

@@ -30,3 +30,7 @@ class Kind(IntEnum):
     """Gromov-Wasserstein: X_i^T Pi_ij to the targets (on request), the masked sums of moments, and P itself."""
     STRUCTURE = 10
     """Sketches and norms between agents of one domain, for S_X and S_Y."""
+    LABELS = 11
+    """Domain adaptation: which classes there are, labels of mapped rows, class sums and their slopes."""
+    MAPPED = 12
+    """Domain adaptation: parts of barycentres to the sources, mapped rows to the targets."""

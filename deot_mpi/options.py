@@ -27,6 +27,7 @@ ACCELERATIONS = ("anderson", "none")
 P_UPDATES = ("closed", "gradient", "sampled")
 MOMENTS = ("surrogate", "exchange")
 SELF_TERMS = ("auto", "sketch", "moments")
+METHODS = ("1nn", "labels", "class-regularised")
 _SINGLE_TOLERANCE = 1e-6
 """The smallest marginal error that a float32 kernel is asked for; its rounding is about a tenth of it."""
 
@@ -206,6 +207,34 @@ class GromovOptions(Options):
     @property
     def sketched_terms(self) -> bool:
         return self.self_terms == "sketch" or (self.self_terms == "auto" and self.kernel == "sketch")
+
+
+@dataclass(frozen=True)
+class AdaptOptions(EOTOptions):
+    """Options of domain adaptation: those of entropic optimal transport, and what to do with the plan."""
+
+    method: Literal["1nn", "labels", "class-regularised"] = "1nn"
+    """1nn: source rows mapped to the target domain, nearest one's label; labels: class sums of the plan, no features
+    sent; class-regularised: the same, with a plan that sends few classes to one row."""
+    class_weight: float = 0.1
+    """Of the class penalty, in cost units (POT's reg_cl, eta)."""
+    class_rounds: int = 10
+    """Tangents of the class penalty, each a transport problem."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _choice("method", self.method, METHODS)
+        _positive("class_weight", self.class_weight)
+        _at_least_one("class_rounds", self.class_rounds)
+        if self.method == "class-regularised" and self.solver != "sinkhorn":
+            raise InputError(
+                f"solver is '{self.solver}', but method 'class-regularised' needs 'sinkhorn': labels stay with the "
+                "sources, and only these hold the kernel."
+            )
+        if self.reference:
+            raise InputError(
+                "reference is for eot; adapt is compared with POT by its accuracy, where labels are known."
+            )
 
 
 def _matrix(value: object) -> Floats:

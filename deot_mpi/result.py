@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deot_mpi.exchange.ledger import Counts
 from deot_mpi.kinds import Kind
@@ -229,6 +230,34 @@ class EOTResult(Result):
         return super().to_dict() | {
             "reference": None if self.reference is None else asdict(self.reference),
             "errors": None if self.errors is None else asdict(self.errors),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptResult(Result):
+    """Of domain adaptation; the values are those of the transport problem behind it."""
+
+    method: str
+    classes: tuple[int, ...]
+    """The labels that occur among the sources."""
+    predictions: NDArray[np.int64]
+    """At a target: the predicted label of each of its rows. Empty at a source."""
+    scores: Floats
+    """At a target, where the method has them: each class's share of the mass that a row receives, (M_j, C)."""
+    mapped: Floats
+    """At a source, with 1nn: its rows mapped to the target domain. Empty otherwise."""
+    accuracy: float | None
+    """Of all target rows with known labels, the share that was predicted; None where none are known."""
+    accuracies: tuple[float | None, ...]
+    """The same for each target agent."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Predictions are not in it: each target keeps its own (--save)."""
+        return super().to_dict() | {
+            "method": self.method,
+            "classes": list(self.classes),
+            "accuracy": self.accuracy,
+            "accuracies": list(self.accuracies),
         }
 
 

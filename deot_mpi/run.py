@@ -1,4 +1,4 @@
-"""The program: ``mpirun -n 16 python -m deot_mpi.run [eot|gromov]``.
+"""The program: ``mpirun -n 16 python -m deot_mpi.run [eot|gromov|adapt]``.
 
 The one place that parses, prints and sets the exit code.
 
@@ -20,16 +20,17 @@ from typing import NoReturn, TextIO
 from mpi4py import MPI
 
 from deot_mpi import __version__
+from deot_mpi.adapt import solve_adapt
 from deot_mpi.agent import Agents
 from deot_mpi.arguments import Inputs, Job, config_path, parse
 from deot_mpi.eot import solve_eot
 from deot_mpi.errors import DeotError, InputError
 from deot_mpi.exchange.join import agree, broadcast_text
 from deot_mpi.exchange.waiting import wait_all
-from deot_mpi.files import load_alignment, load_samples, load_start
+from deot_mpi.files import load_alignment, load_labelled, load_samples, load_start
 from deot_mpi.flags import HelpWanted
 from deot_mpi.gromov import solve_gromov
-from deot_mpi.options import GromovOptions
+from deot_mpi.options import AdaptOptions, GromovOptions
 from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json
 from deot_mpi.report.plot import check_plot, draw_convergence
 from deot_mpi.result import Result
@@ -69,7 +70,7 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     _check_outputs(comm, job, timeout)
 
     def load(agents: Agents) -> Samples:
-        return _load(job.inputs, agents)
+        return _load(job.inputs, agents, labelled=isinstance(job.options, AdaptOptions))
 
     if comm.rank == 0:
         from deot_mpi.report.progress import ProgressLine  # only one rank speaks: the others start faster without
@@ -87,6 +88,8 @@ def _solve(
 ) -> Result:
     folder, options = job.inputs.start, job.options
     start = None if folder is None else partial(load_start, folder)
+    if isinstance(options, AdaptOptions):
+        return solve_adapt(comm, role, load, options, progress, start)
     if isinstance(options, GromovOptions):
         alignment = None if folder is None else partial(load_alignment, folder)
         return solve_gromov(comm, role, load, options, progress, start, alignment)
@@ -98,8 +101,7 @@ def _provenance(job: Job, sources: int) -> dict[str, object]:
     inputs = {key: value for key, value in asdict(job.inputs).items() if key != "synthetic" and value is not None}
     if job.inputs.source is None:
         inputs |= {key: value for key, value in asdict(job.inputs.synthetic).items() if value is not None}
-    problem = "gromov" if isinstance(job.options, GromovOptions) else "eot"
-    return {"version": __version__, "problem": problem, "sources": sources, **inputs}
+    return {"version": __version__, "problem": job.command, "sources": sources, **inputs}
 
 
 def _understand(comm: MPI.Intracomm, argv: list[str]) -> Job:
@@ -144,13 +146,15 @@ def _split(comm: MPI.Intracomm, job: Job) -> int:
     return sources
 
 
-def _load(inputs: Inputs, agents: Agents) -> Samples:
+def _load(inputs: Inputs, agents: Agents, labelled: bool) -> Samples:
     """This agent's own samples, from its file or its share of a synthetic set."""
     source = agents.role is Role.SOURCE
     pattern = inputs.source if source else inputs.target
     if pattern is None:
         return inputs.synthetic.share(agents.role, agents.index, agents.count(agents.role))
     weights = inputs.source_weights if source else inputs.target_weights
+    if labelled:
+        return load_labelled(pattern, agents.index, agents.name, weights)
     features = inputs.source_features if source else inputs.target_features
     return load_samples(pattern, agents.index, agents.name, weights, features)
 

@@ -11,6 +11,7 @@ from deot_mpi.errors import InputError
 
 Floats = NDArray[np.float64]
 
+LARGEST_LABEL = 1_000_000
 _LARGEST = 1e140
 """Values beyond this have squared distances beyond double precision."""
 
@@ -27,6 +28,8 @@ class Samples:
     weights: Floats | None = None
     features: Floats | None = None
     """What both domains have in common (N_i x D_F), for the fused problem; ``rows`` is the structure then."""
+    labels: NDArray[np.int64] | None = None
+    """The class of each row, where it is known: whole numbers, 0 or more."""
 
     @property
     def count(self) -> int:
@@ -88,6 +91,25 @@ def _check_rows(rows: ArrayLike, owner: str) -> Floats:
     if largest > _LARGEST:
         raise InputError(f"{owner}: a value of size {largest:g}, whose square overflows; rescale the columns.")
     return array
+
+
+def check_labels(labels: ArrayLike, count: int, owner: str) -> NDArray[np.int64]:
+    """Labels are whole numbers from 0 to a million, one per row."""
+    given = np.asarray(labels)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.shape != (count,):
+        raise InputError(f"{owner}: {count} rows but labels of shape {given.shape}; give one label per row.")
+    if given.dtype.kind not in "fiub":
+        raise InputError(f"{owner}: labels are an array of {given.dtype}; number the classes 0, 1, 2, ...")
+    whole = given.astype(np.int64) if np.isfinite(given).all() else np.full(count, -1)
+    bad = np.flatnonzero((whole != given) | (whole < 0) | (whole > LARGEST_LABEL))
+    if bad.size:
+        raise InputError(
+            f"{owner}: label {given[bad[0]]} of row {bad[0]} ({bad.size} such labels in all); labels are whole numbers "
+            f"from 0 to {LARGEST_LABEL}."
+        )
+    return whole
 
 
 def _check_weights(weights: ArrayLike, count: int, owner: str) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 
 from deot_mpi.kernel.gromov import Spaces
 from deot_mpi.kinds import Kind
-from deot_mpi.options import GromovOptions, Options
+from deot_mpi.options import AdaptOptions, GromovOptions, Options
 from deot_mpi.roles import Role
 from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
@@ -50,6 +50,28 @@ def gromov_bytes(
             Kind.NORMS: times * _NUMBER * (1 + int(source) + fused),
         }
     return _rounded(_potentials(setting, options, rounds) | _shown(setting, options, per_row))
+
+
+def adapt_bytes(setting: Setting, options: AdaptOptions, rounds: int, classes: int) -> dict[Kind, int]:
+    """Domain adaptation's: entropic OT's, and what the plan carries.
+
+    1nn: mapped rows and labels to the targets, D and 1 numbers a row and edge; with sketches, before that, sketch, norm
+    and potential of every source row to the targets and D + 1 numbers (Pi_ij Y_j and the row sums) back. Otherwise C
+    numbers a column and edge, and twice that for every further tangent of the class penalty.
+    """
+    costs: dict[Kind, float] = dict(expected_bytes(setting, options, rounds))
+    rows = float(_numbers_asked(setting, Role.TARGET, None).sum())
+    columns = float(_numbers_asked(setting, Role.SOURCE, None).sum())
+    if options.method != "1nn":
+        turns = options.class_rounds if options.method == "class-regularised" else 1
+        return _rounded(costs | {Kind.LABELS: _NUMBER * classes * columns * (2 * turns - 1)})
+    numbers = setting.sizes.dimension
+    if options.kernel == "sketch":
+        numbers += setting.sizes.dimension + 1
+        costs[Kind.SKETCH] += packed_bytes(options.bits) * rows
+        costs[Kind.NORMS] += _NUMBER * rows
+        costs[Kind.POTENTIALS] += _NUMBER * rows
+    return _rounded(costs | {Kind.MAPPED: _NUMBER * numbers * rows, Kind.LABELS: _NUMBER * rows})
 
 
 def _shown(setting: Setting, options: Options, per_row: Mapping[Role, Mapping[Kind, float]]) -> dict[Kind, float]:

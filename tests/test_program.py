@@ -198,7 +198,7 @@ def launch_spoiled(folder: Path, ranks: int, rank: int, body: str, *arguments: s
         "from mpi4py import MPI\n"
         "import deot_mpi.run as run\n"
         f"if MPI.COMM_WORLD.rank == {rank}:\n"
-        f"    def spoiled(*_): {body}\n"
+        f"    def spoiled(*_, **__): {body}\n"
         "    run._load = spoiled\n"
         "sys.exit(run.main(sys.argv[1:]))\n"
     )
@@ -285,3 +285,34 @@ def test_gromov_says_no(tmp_path: Path, arguments: tuple[str, ...], words: str) 
     assert words in run.err
     assert run.err.count("deot_mpi: error") == 1
     assert not (tmp_path / "r.json").exists()
+
+
+def test_adapt_from_own_files(tmp_path: Path) -> None:
+    """Labels in .npz and in .csv; each target agent's predictions in its own file, the accuracy in the JSON."""
+    rng = np.random.default_rng(3)
+    centres = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
+    for agent in range(2):
+        labels = rng.integers(3, size=20 + agent)
+        np.savez(tmp_path / f"site-{agent}.npz", X=centres[labels] + 0.3 * rng.normal(size=(20 + agent, 2)), y=labels)
+        truth = rng.integers(3, size=15)
+        rows = centres[truth] + 0.5 + 0.3 * rng.normal(size=(15, 2))
+        table = np.column_stack([rows[:, 0], truth, rows[:, 1]])
+        np.savetxt(tmp_path / f"lab-{agent}.csv", table, delimiter=",", header="a,y,b", comments="")
+    files = ("--source", "site-{agent}.npz", "--target", "lab-{agent}.csv")
+    for method in ("1nn", "labels", "class-regularised"):
+        run = launch(4, "adapt", *files, "--method", method, "--json", "r.json", "--save", "out", folder=tmp_path)
+        assert run.code == 0, run.err
+        result = json.loads((tmp_path / "r.json").read_text())
+        assert result["accuracy"] == 1.0  # six apart, half a unit moved, a spread of 0.3
+        assert result["accuracies"] == [1.0, 1.0]
+        assert result["method"] == method
+        assert result["settings"]["problem"] == "adapt"
+        with np.load(tmp_path / "out" / "target-0001.npz") as file:
+            assert file["predictions"].shape == (15,)
+        assert "Domain adaptation" in run.out
+    bad = launch(4, "adapt", "--source", "lab-{agent}.csv", "--target", "lab-{agent}.npy", folder=tmp_path)
+    assert bad.code == 2
+    assert "no such file" in bad.err
+    none = launch(2, "adapt", folder=tmp_path)
+    assert none.code == 2
+    assert "adapt needs labelled rows" in none.err

@@ -67,6 +67,13 @@ class Collectives:
         self._finish(agents.comm.Iallreduce(MPI.IN_PLACE, table, MPI.SUM), kind)
         return Tables(table[: agents.sources], table[agents.sources :])
 
+    def maximum(self, kind: Kind, row: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The largest number in each place over all agents; who has it is not learnt."""
+        largest = np.empty_like(row)
+        self.ledger.collective(kind, row.nbytes)
+        self._finish(self.agents.comm.Iallreduce(row, largest, MPI.MAX), kind)
+        return largest
+
     def share_ledger(self) -> Tables[np.int64]:
         """Every agent's ledger on every rank; the sharing itself is counted before the counts are read."""
         neighbours = max(self.agents.sources, self.agents.targets)  # as wide for both roles: rows fit one table

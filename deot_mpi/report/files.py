@@ -13,7 +13,7 @@ import numpy as np
 
 from deot_mpi.errors import InputError
 from deot_mpi.files import potential_file
-from deot_mpi.result import GromovResult, Result
+from deot_mpi.result import AdaptResult, GromovResult, Result
 
 
 def check_writable(path: str | None, flag: str) -> None:
@@ -67,7 +67,7 @@ def write_json(result: Result, path: str) -> None:
 
 
 def save_potential(result: Result, folder: str) -> None:
-    """This agent's block of u or v, in cost units; and P, where there is one."""
+    """This agent's block of u or v, in cost units; P, where there is one; what the plan has brought it."""
     arrays: dict[str, Any] = {
         "potential": result.potential,
         "role": np.array(result.role.value),
@@ -77,6 +77,9 @@ def save_potential(result: Result, folder: str) -> None:
     }
     if isinstance(result, GromovResult):
         arrays["alignment"] = result.alignment
+    if isinstance(result, AdaptResult):
+        arrays |= {"predictions": result.predictions, "scores": result.scores, "mapped": result.mapped}
+        arrays["classes"] = np.array(result.classes)
     write_whole(potential_file(folder, result.role, result.index), lambda file: np.savez(file, **arrays))
 
 

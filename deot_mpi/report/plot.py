@@ -71,11 +71,9 @@ def _objective(result: Result) -> tuple[str, float | None]:
     if isinstance(result, GromovResult):
         central = None if result.reference is None else result.reference.centralised.dual_objective
         return "Gromov-Wasserstein dual objective (cost units)", central
-    assert isinstance(result, EOTResult)
-    return (
-        "dual objective $\\tilde W_\\epsilon$ (cost units)",
-        None if result.reference is None else result.reference.centralised.dual_objective,
-    )
+    reference = result.reference if isinstance(result, EOTResult) else None
+    central = None if reference is None else reference.centralised.dual_objective
+    return "dual objective $\\tilde W_\\epsilon$ (cost units)", central
 
 
 def _by_start(result: Result) -> list[list[TracePoint]]:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deot_mpi.report.progress import WIDTH, terminal_behind_launcher
-from deot_mpi.result import EOTResult, ErrorDecomposition, GromovResult, Result, Values
+from deot_mpi.result import AdaptResult, EOTResult, ErrorDecomposition, GromovResult, Result, Values
 
 _MOST_STARTS = 10
 """Starts that are listed one by one."""
@@ -38,6 +38,9 @@ def print_result(result: Result) -> None:
     elif isinstance(result, EOTResult):
         central = None if result.reference is None else result.reference.centralised
         console.print(_values_table("Entropic optimal transport, in cost units", result.values, central, _EOT_MEANINGS))
+    elif isinstance(result, AdaptResult):
+        console.print(_accuracy_table(result))
+        console.print(_values_table("The transport behind it, in cost units", result.values, None, _EOT_MEANINGS))
     console.print(_run_table(result))
     if isinstance(result, EOTResult) and result.errors is not None:
         console.print(_errors_table(result.errors))
@@ -59,6 +62,22 @@ def _values_table(title: str, values: Values, central: Values | None, meanings: 
             row.append(f"{getattr(central, name):.10g}")
         table.add_row(*row, meaning)
     return table
+
+
+def _accuracy_table(result: AdaptResult) -> Table:
+    """How many labels were right, where they are known."""
+    table = Table(title=f"Domain adaptation, {result.method}: {len(result.classes)} classes", title_justify="left")
+    for column in ("target agent", "rows", "accuracy"):
+        table.add_column(column, justify="right")
+    targets = [agent for agent in result.agents if agent.role == "target"]
+    for agent, accuracy in zip(targets, result.accuracies, strict=True):
+        table.add_row(str(agent.index), str(agent.samples), _share(accuracy))
+    table.add_row("all", str(sum(agent.samples for agent in targets)), _share(result.accuracy))
+    return table
+
+
+def _share(accuracy: float | None) -> str:
+    return "not known" if accuracy is None else f"{accuracy:.4f}"
 
 
 def _starts_table(result: GromovResult) -> Table:

@@ -1,0 +1,251 @@
+"""Distributed domain adaptation: labelled source agents, unlabelled target agents, a plan between them.
+
+The transport problem is that of ``eot``; what its plan carries is labels. Every target agent ends with labels for its
+own rows (MATH: Domain adaptation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
+
+from deot_mpi.adaptation.carry import barycentres, class_sums, labelled_rows, slopes_to_sources
+from deot_mpi.adaptation.classes import Classes, Labels, agree_on_classes
+from deot_mpi.adaptation.nearest import nearest_labels
+from deot_mpi.adaptation.penalty import PenalisedPairs, slopes
+from deot_mpi.agent import Agents
+from deot_mpi.disclosure import adapt_notes, protocol_notes
+from deot_mpi.eot import prepare, transport_values
+from deot_mpi.errors import InputError
+from deot_mpi.exchange.join import agree
+from deot_mpi.kernel import Kernel, stacked
+from deot_mpi.kinds import Kind
+from deot_mpi.options import AdaptOptions
+from deot_mpi.problem import Holding, make_channel, make_solver
+from deot_mpi.result import AdaptResult, TracePoint
+from deot_mpi.roles import Role, as_role
+from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent
+from deot_mpi.samples import Floats, Samples, check_labels, check_samples
+from deot_mpi.setting import Setting, meet
+from deot_mpi.solvers import Solver, SolverState
+from deot_mpi.solvers.base import Rule
+from deot_mpi.start import Start, agree_on_start, given_start
+from deot_mpi.sums import ordered_sum
+from deot_mpi.traffic import adapt_bytes
+
+
+def adapt(
+    comm: MPI.Intracomm,
+    samples: ArrayLike,
+    role: str,
+    *,
+    labels: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    start: ArrayLike | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> AdaptResult:
+    """Labels for the rows of all 'target' ranks from those of all 'source' ranks. Collective over ``comm``.
+
+    ``labels`` are whole numbers, one per row; every source needs them, a target may have them, and is then told how
+    many were predicted (they are used for nothing else). The rest is as for ``eot``; ``options`` are the fields of
+    ``AdaptOptions``.
+    """
+    error, own_role, checked = None, Role.SOURCE, AdaptOptions()
+    try:
+        own_role, checked = as_role(role), AdaptOptions(**options)
+    except (InputError, TypeError) as caught:  # TypeError: an option that does not exist
+        error = f"rank {comm.rank}: {caught}"
+    agree(comm, error, checked.timeout)
+
+    def load(agents: Agents) -> Samples:
+        checked_rows = check_samples(samples, weights, agents.name)
+        if labels is None:
+            return checked_rows
+        known = check_labels(labels, checked_rows.count, agents.name)
+        return Samples(checked_rows.rows, checked_rows.weights, None, known)
+
+    return solve_adapt(comm, own_role, load, checked, progress, given_start(start))
+
+
+def solve_adapt(
+    comm: MPI.Intracomm,
+    role: Role,
+    load: Callable[[Agents], Samples],
+    options: AdaptOptions,
+    progress: Progress | None = None,
+    start: Start | None = None,
+) -> AdaptResult:
+    """As ``adapt``, with samples that are loaded once the agent knows who it is."""
+    with threadpool_limits(limits=1):  # as for entropic OT: one order of addition
+        clock = Clock()
+        setting = meet(comm, role, load, options, centre=options.centre)
+        with setting.agents.freed_on_error():
+            result = _adapt(setting, options, progress, agree_on_start(setting, start), clock)
+        setting.agents.free()
+        return result
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """What the plan has brought an agent."""
+
+    predictions: Labels
+    scores: Floats
+    mapped: Floats
+
+
+def _adapt(
+    setting: Setting, options: AdaptOptions, progress: Progress | None, start: Floats | None, clock: Clock
+) -> AdaptResult:
+    classes = agree_on_classes(setting)
+    kernel, holding = prepare(setting, options, keep=True)
+    setup_seconds = clock.seconds
+    recorder = Recorder(setting, progress)
+    with (
+        make_channel(setting, holding.view, Kind.POTENTIALS, options) as channel,
+        make_channel(setting, holding.view, Kind.OBJECTIVES, options) as probe,
+    ):
+        solver = make_solver(setting, holding, channel, probe, options)
+        state, ended = _solve(setting, holding, kernel, solver, options, recorder, classes, start)
+        carried = _carry(setting, holding, kernel, solver, state, options, classes)
+    return _result(
+        setting, holding, options, classes, (state, ended), carried, tuple(recorder.trace), setup_seconds, clock
+    )
+
+
+def _solve(
+    setting: Setting,
+    holding: Holding,
+    kernel: Kernel,
+    solver: Solver,
+    options: AdaptOptions,
+    recorder: Recorder,
+    classes: Classes,
+    start: Floats | None,
+) -> tuple[SolverState, Ended]:
+    """One transport problem or, class-regularised, one for each tangent of the penalty."""
+    rule = Rule(options.rounds, options.tol, options.stop, options.check_every)
+    turns = options.class_rounds if options.method == "class-regularised" else 1
+    potential, rounds = start, 0
+    for turn in range(turns):
+        recorder.outer = turn
+        state = solver.setup(potential)
+        ended = run_to_end(setting, solver, state, rule, options, recorder)
+        recorder.rounds_before += state.round
+        rounds, potential = rounds + state.round, state.potential
+        if turn < turns - 1:
+            _penalise(setting, holding, kernel, solver, state, options, classes)
+    state.round = rounds
+    return state, ended
+
+
+def _penalise(
+    setting: Setting,
+    holding: Holding,
+    kernel: Kernel,
+    solver: Solver,
+    state: SolverState,
+    options: AdaptOptions,
+    classes: Classes,
+) -> None:
+    """Every target turns its class sums into slopes, every source adds these to its rows' costs."""
+    sums = class_sums(setting, holding, solver.plan(state), _one_hot(setting, classes))
+    table = slopes_to_sources(setting, holding, slopes(sums), classes.count)
+    if holding.rows is None or setting.samples.labels is None:
+        return
+    pairs = kernel.pairs(holding.own, stacked([holding.shown[j] for j in holding.view.neighbours]))
+    penalty = options.class_weight / holding.view.eps * table
+    holding.rows.take(PenalisedPairs(pairs, classes.places(setting.samples.labels), penalty))
+
+
+def _one_hot(setting: Setting, classes: Classes) -> Floats:
+    labels = setting.samples.labels
+    if setting.agents.role is Role.TARGET or labels is None:
+        return np.zeros((0, classes.count))
+    return classes.one_hot(labels)
+
+
+def _carry(
+    setting: Setting,
+    holding: Holding,
+    kernel: Kernel,
+    solver: Solver,
+    state: SolverState,
+    options: AdaptOptions,
+    classes: Classes,
+) -> _Carried:
+    plan, target = solver.plan(state), setting.agents.role is Role.TARGET
+    nothing = np.zeros((0, setting.sizes.dimension))
+    if options.method != "1nn":
+        sums = class_sums(setting, holding, plan, _one_hot(setting, classes)).T
+        if not target:
+            return _Carried(np.zeros(0, dtype=np.int64), sums, nothing)
+        whole = sums.sum(axis=1, keepdims=True)
+        scores = np.divide(sums, whole, out=np.zeros_like(sums), where=whole > 0)
+        return _Carried(classes.names[scores.argmax(axis=1)], scores, nothing)
+    mapped = barycentres(setting, holding, kernel, plan, state.potential)
+    known, labels = labelled_rows(setting, mapped, setting.samples.labels)
+    if not target:
+        centre = setting.samples.rows[0] - setting.rows[0]
+        return _Carried(np.zeros(0, dtype=np.int64), np.zeros((0, classes.count)), mapped + centre)
+    predictions = nearest_labels(known, labels, setting.rows) if len(known) else np.full(len(setting.rows), -1)
+    return _Carried(predictions, np.zeros((0, classes.count)), nothing)
+
+
+def _result(
+    setting: Setting,
+    holding: Holding,
+    options: AdaptOptions,
+    classes: Classes,
+    solved: tuple[SolverState, Ended],
+    carried: _Carried,
+    trace: tuple[TracePoint, ...],
+    setup_seconds: float,
+    clock: Clock,
+) -> AdaptResult:
+    view, (state, ended) = holding.view, solved
+    right = _right(setting, carried.predictions)
+    costs = spent(setting, clock)
+    known = account(setting, ended.errors, costs, adapt_bytes(setting, options, state.round, classes.count))
+    protocol = setting.protocol.report(None)
+    counted = right[:, 1].sum()
+    return AdaptResult(
+        values=transport_values(ended, view.eps),
+        eps=view.eps,
+        status=ended.status,
+        rounds=state.round,
+        seconds=ended.rounds_seconds,
+        setup_seconds=setup_seconds,
+        values_seconds=ended.check_seconds,
+        agents=known.agents,
+        protocol=protocol,
+        ledger=known.ledger,
+        trace=trace,
+        role=view.role,
+        index=view.index,
+        potential=state.potential,
+        notes=(*adapt_notes(setting, options), *protocol_notes(protocol)),
+        settings=settings_of(options),
+        method=options.method,
+        classes=tuple(int(name) for name in classes.names),
+        predictions=carried.predictions,
+        scores=carried.scores,
+        mapped=carried.mapped,
+        accuracy=ordered_sum(right[:, 0]) / float(counted) if counted else None,
+        accuracies=tuple(float(hits / rows) if rows else None for hits, rows in right),
+    )
+
+
+def _right(setting: Setting, predictions: Labels) -> NDArray[np.float64]:
+    """For each target agent, how many of its known labels were predicted, and how many it knows. Collective."""
+    truth, row = setting.samples.labels, np.zeros(2)
+    if setting.agents.role is Role.TARGET and truth is not None and setting.edges.neighbours:
+        row[:] = float((predictions == truth).sum()), truth.size
+    return setting.collectives.share(Kind.LABELS, row).target

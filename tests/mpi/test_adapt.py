@@ -1,0 +1,198 @@
+"""Domain adaptation against POT on the pooled rows: what the plan carries, and how it says no. Real ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from problems import squared_distances
+from recording import Record, RecordingComm
+
+import deot_mpi
+from deot_mpi import AdaptResult, InputError
+from deot_mpi.kernel import SketchKernel, log_block
+from deot_mpi.kinds import Kind
+
+EXACT: dict[str, Any] = {"kernel": "raw", "eps": 0.4, "tol": 1e-11, "rounds": 50_000, "timeout": 60.0}
+NAMES = np.array([2, 5, 11])
+
+
+class Domains:
+    """Three classes, 2 apart, turned a little in the target domain. Every rank knows all, to compare."""
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        rng = np.random.default_rng(6)
+        self.comm, self.sources = comm, max(1, comm.size // 2)
+        place, spots = rng.integers(3, size=31), rng.integers(3, size=26)
+        centres = 2.0 * np.eye(4)[:3]
+        turn = np.eye(4) + 0.2 * rng.normal(size=(4, 4))
+        self.x, self.labels = centres[place] + 0.5 * rng.normal(size=(31, 4)) + 7.0, NAMES[place]
+        self.y, self.truth = centres[spots] @ turn + 0.5 * rng.normal(size=(26, 4)) + 7.2, NAMES[spots]
+
+    @property
+    def is_source(self) -> bool:
+        return self.comm.rank < self.sources
+
+    def own(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        if self.is_source:
+            return np.array_split(source, self.sources)[self.comm.rank]
+        return np.array_split(target, self.comm.size - self.sources)[self.comm.rank - self.sources]
+
+    def run(self, comm: MPI.Intracomm | None = None, truth: bool = True, **options: Any) -> AdaptResult:
+        labels = self.own(self.labels, self.truth) if truth or self.is_source else None
+        role = "source" if self.is_source else "target"
+        rows = self.own(self.x, self.y)
+        return deot_mpi.adapt(comm or self.comm, rows, role, labels=labels, **{**EXACT, **options})
+
+    def plan(self, cost: np.ndarray | None = None, class_weight: float | None = None) -> np.ndarray:
+        """POT's coupling, from rank 0: importing POT takes longer than the rest."""
+        found = None
+        if self.comm.rank == 0:
+            import ot
+
+            cost = squared_distances(self.x, self.y) if cost is None else cost
+            a, b = np.full(31, 1 / 31), np.full(26, 1 / 26)
+            if class_weight is None:
+                found = ot.sinkhorn(a, b, cost, 0.4, method="sinkhorn_log", numItermax=100_000, stopThr=1e-13)
+            else:
+                found = ot.da.sinkhorn_lpl1_mm(
+                    a, self.labels, b, cost, 0.4, eta=class_weight, numItermax=10, numInnerItermax=100_000,
+                    stopInnerThr=1e-13,
+                )  # fmt: skip
+        return np.asarray(self.comm.bcast(found))
+
+    def shares(self, plan: np.ndarray) -> np.ndarray:
+        """Each class's share of the mass of each target row."""
+        sums = plan.T @ (self.labels[:, None] == NAMES)
+        return np.asarray(sums / sums.sum(axis=1, keepdims=True))
+
+    def mapped(self, plan: np.ndarray) -> np.ndarray:
+        return np.asarray(plan / plan.sum(axis=1, keepdims=True)) @ self.y
+
+
+def nearest(known: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return np.asarray(labels[squared_distances(rows, known).argmin(axis=1)])
+
+
+@pytest.mark.mpi(min_size=2, max_size=7)
+@pytest.mark.parametrize("solver", ["sinkhorn", "kept"])
+def test_mapped_rows_and_predictions_are_pots(comm: MPI.Intracomm, solver: str) -> None:
+    domains = Domains(comm)
+    result = domains.run(solver=solver)
+    mapped = domains.mapped(domains.plan())
+    if domains.is_source:
+        np.testing.assert_allclose(result.mapped, domains.own(mapped, domains.y), atol=1e-6)
+        assert result.predictions.size == 0
+    expected = nearest(mapped, domains.labels, domains.y)
+    if not domains.is_source:
+        np.testing.assert_array_equal(result.predictions, domains.own(domains.labels, expected))
+    assert result.accuracy == pytest.approx(np.mean(expected == domains.truth))
+    assert 0.5 < np.mean(expected == domains.truth) < 1.0, "the problem should be neither hopeless nor trivial"
+    parts = np.array_split(expected == domains.truth, comm.size - domains.sources)
+    assert list(result.accuracies) == pytest.approx([part.mean() for part in parts])
+
+
+@pytest.mark.mpi(min_size=2, max_size=4)
+def test_label_propagation_is_pots_coupling_times_labels(comm: MPI.Intracomm) -> None:
+    domains = Domains(comm)
+    result, shares = domains.run(method="labels"), domains.shares(domains.plan())
+    assert result.classes == tuple(NAMES)
+    if not domains.is_source:
+        np.testing.assert_allclose(result.scores, domains.own(domains.x, shares), atol=1e-7)
+        np.testing.assert_array_equal(result.predictions, NAMES[domains.own(domains.x, shares).argmax(axis=1)])
+
+
+@pytest.mark.mpi(min_size=2, max_size=4)
+@pytest.mark.parametrize("weight", [0.1, 2.0])
+def test_class_regularised_transport_is_pots(comm: MPI.Intracomm, weight: float) -> None:
+    """Ten tangents of the same penalty as POT's sinkhorn_lpl1_mm, from the same start: the same coupling."""
+    domains = Domains(comm)
+    result = domains.run(method="class-regularised", class_weight=weight)
+    plan = domains.plan(class_weight=weight)
+    if not domains.is_source:
+        np.testing.assert_allclose(result.scores, domains.own(domains.x, domains.shares(plan)), atol=1e-6)
+    plain = domains.shares(domains.plan())
+    assert np.abs(domains.shares(plan) - plain).max() > 0.01, "the penalty should matter"
+
+
+@pytest.mark.mpi(min_size=4, max_size=4)
+@pytest.mark.parametrize("solver", ["sinkhorn", "kept"])
+def test_private_mapping_is_that_of_the_estimated_kernel(comm: MPI.Intracomm, solver: str) -> None:
+    """The targets compute their parts from the same bits: the barycentres of POT's plan for the estimated cost."""
+    domains = Domains(comm)
+    result = domains.run(kernel="sketch", bits=512, solver=solver)
+    centre = (domains.x.mean(axis=0) + domains.y.mean(axis=0)) / 2
+    kernel = SketchKernel(0.4, 4, 512, 0)
+    cost = -0.4 * log_block(kernel, kernel.show(domains.x - centre), kernel.show(domains.y - centre))
+    mapped = domains.mapped(domains.plan(cost))
+    if domains.is_source:
+        np.testing.assert_allclose(result.mapped, domains.own(mapped, domains.y), atol=1e-6)
+
+
+@pytest.mark.mpi(min_size=4, max_size=4)
+@pytest.mark.parametrize("method", ["1nn", "labels", "class-regularised"])
+def test_no_raw_rows_on_the_wire_and_the_formula_holds(comm: MPI.Intracomm, method: str) -> None:
+    domains, record = Domains(comm), Record()
+    recorder = RecordingComm(comm).recording(record)
+    result = domains.run(recorder, kernel="sketch", bits=96, tol=1e-6, method=method, class_rounds=3, eps=2.0)
+    assert record.held == 0
+    rows = domains.own(domains.x, domains.y)
+    centre = (domains.x.mean(axis=0) + domains.y.mean(axis=0)) / 2
+    secret = np.concatenate([rows.ravel(), (rows - centre).ravel()])
+    for message in record.sent:
+        doubles = np.frombuffer(message.content[: len(message.content) // 8 * 8], dtype=np.float64)
+        with np.errstate(invalid="ignore"):
+            assert not (np.abs(doubles[:, None] - secret) <= 1e-10 * np.abs(secret)).any(), message.call
+    for kind in (Kind.SKETCH, Kind.NORMS, Kind.POTENTIALS, Kind.LABELS, Kind.MAPPED):
+        row = result.ledger.of(kind)
+        assert row.bytes == (row.formula_bytes or 0), kind
+    assert (result.ledger.of(Kind.MAPPED).bytes > 0) == (method == "1nn")
+
+
+@pytest.mark.mpi(min_size=4, max_size=4)
+def test_truth_is_only_counted(comm: MPI.Intracomm) -> None:
+    """The same predictions, to the bit, whether or not the targets know their labels."""
+    domains = Domains(comm)
+    told, untold = domains.run(), domains.run(truth=False)
+    np.testing.assert_array_equal(told.predictions, untold.predictions)
+    assert told.values == untold.values
+    assert untold.accuracy is None
+    assert untold.accuracies == (None, None)
+
+
+@pytest.mark.mpi(min_size=3, max_size=3)
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (None, "source agent 0: has no labels"),
+        (np.arange(5), r"source agent 0: 31 rows but labels of shape \(5,\)"),
+        (np.full(31, -1), "source agent 0: label -1 of row 0 .31 such labels"),
+        (np.full(31, 0.5), "source agent 0: label 0.5 of row 0"),
+        (np.full(31, "cat"), "number the classes 0, 1, 2"),
+    ],
+)
+def test_labels_of_one_agent(comm: MPI.Intracomm, labels: object, words: str) -> None:
+    domains = Domains(comm)
+    given = labels if comm.rank == 0 else domains.own(domains.labels, domains.truth)
+    role = "source" if domains.is_source else "target"
+    with pytest.raises(InputError, match=words) as caught:
+        deot_mpi.adapt(comm, domains.own(domains.x, domains.y), role, labels=given, timeout=20.0)  # type: ignore[arg-type]
+    assert len(set(comm.allgather(str(caught.value)))) == 1
+    assert domains.run().accuracy is not None
+
+
+@pytest.mark.mpi(min_size=2, max_size=2)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "2nn"}, "method is '2nn'; it must be one of 1nn, labels, class-regularised"),
+        ({"method": "class-regularised", "solver": "kept"}, "needs 'sinkhorn'"),
+        ({"class_weight": 0.0}, "class_weight is 0.0; it must be a finite number above 0"),
+        ({"reference": True}, "reference is for eot"),
+    ],
+)
+def test_options_that_cannot_be(comm: MPI.Intracomm, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Domains(comm).run(**options)
