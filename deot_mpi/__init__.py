@@ -13,6 +13,7 @@ from deot_mpi.errors import DeotError, InputError
 from deot_mpi.gromov import gromov
 from deot_mpi.options import AdaptOptions, EOTOptions, GromovOptions
 from deot_mpi.result import AdaptResult, EOTResult, GromovResult
+from deot_mpi.transport import DistributedTransport
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,7 @@ __all__ = [
     "AdaptOptions",
     "AdaptResult",
     "DeotError",
+    "DistributedTransport",
     "EOTOptions",
     "EOTResult",
     "GromovOptions",

@@ -7,7 +7,7 @@ own rows (MATH: Domain adaptation).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,11 +94,18 @@ def solve_adapt(
 
 @dataclass(frozen=True)
 class _Carried:
-    """What the plan has brought an agent."""
+    """What the plan has brought an agent; empty where it brought nothing."""
 
     predictions: Labels
     scores: Floats
     mapped: Floats
+    received: Floats
+    received_labels: Labels
+
+
+def _nothing(dimension: int, classes: int) -> _Carried:
+    labels, rows = np.zeros(0, dtype=np.int64), np.zeros((0, dimension))
+    return _Carried(labels, np.zeros((0, classes)), rows, rows, labels)
 
 
 def _adapt(
@@ -182,21 +189,21 @@ def _carry(
     classes: Classes,
 ) -> _Carried:
     plan, target = solver.plan(state), setting.agents.role is Role.TARGET
-    nothing = np.zeros((0, setting.sizes.dimension))
+    nothing = _nothing(setting.sizes.dimension, classes.count)
     if options.method != "1nn":
         sums = class_sums(setting, holding, plan, _one_hot(setting, classes)).T
         if not target:
-            return _Carried(np.zeros(0, dtype=np.int64), sums, nothing)
+            return nothing
         whole = sums.sum(axis=1, keepdims=True)
         scores = np.divide(sums, whole, out=np.zeros_like(sums), where=whole > 0)
-        return _Carried(classes.names[scores.argmax(axis=1)], scores, nothing)
+        return replace(nothing, predictions=classes.names[scores.argmax(axis=1)], scores=scores)
     mapped = barycentres(setting, holding, kernel, plan, state.potential)
     known, labels = labelled_rows(setting, mapped, setting.samples.labels)
+    centre = setting.samples.rows[0] - setting.rows[0]
     if not target:
-        centre = setting.samples.rows[0] - setting.rows[0]
-        return _Carried(np.zeros(0, dtype=np.int64), np.zeros((0, classes.count)), mapped + centre)
+        return replace(nothing, mapped=mapped + centre)
     predictions = nearest_labels(known, labels, setting.rows) if len(known) else np.full(len(setting.rows), -1)
-    return _Carried(predictions, np.zeros((0, classes.count)), nothing)
+    return replace(nothing, predictions=predictions, received=known + centre, received_labels=labels)
 
 
 def _result(
@@ -238,6 +245,8 @@ def _result(
         predictions=carried.predictions,
         scores=carried.scores,
         mapped=carried.mapped,
+        received=carried.received,
+        received_labels=carried.received_labels,
         accuracy=ordered_sum(right[:, 0]) / float(counted) if counted else None,
         accuracies=tuple(float(hits / rows) if rows else None for hits, rows in right),
     )

@@ -246,6 +246,9 @@ class AdaptResult(Result):
     """At a target, where the method has them: each class's share of the mass that a row receives, (M_j, C)."""
     mapped: Floats
     """At a source, with 1nn: its rows mapped to the target domain. Empty otherwise."""
+    received: Floats
+    """At a target, with 1nn: the mapped rows of its sources, and their labels. Empty otherwise."""
+    received_labels: NDArray[np.int64]
     accuracy: float | None
     """Of all target rows with known labels, the share that was predicted; None where none are known."""
     accuracies: tuple[float | None, ...]

@@ -11,11 +11,16 @@ _CHUNK_ENTRIES = 1 << 22
 
 
 def nearest_labels(known: Floats, labels: Labels, rows: Floats) -> Labels:
-    """The label of the nearest known row (squared Euclidean; the first, where several are as near)."""
+    """The label of the nearest known row."""
+    return np.asarray(labels[nearest(known, rows)])
+
+
+def nearest(known: Floats, rows: Floats) -> Labels:
+    """The place of the nearest known row (squared Euclidean; the first, where several are as near)."""
     squares = (known**2).sum(axis=1)
     step = max(1, _CHUNK_ENTRIES // max(len(known), 1))
-    nearest = np.empty(len(rows), dtype=np.int64)
+    places = np.empty(len(rows), dtype=np.int64)
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        nearest[start : start + step] = (squares - 2.0 * part @ known.T).argmin(axis=1)
-    return np.asarray(labels[nearest])
+        places[start : start + step] = (squares - 2.0 * part @ known.T).argmin(axis=1)
+    return places

@@ -196,3 +196,53 @@ def test_labels_of_one_agent(comm: MPI.Intracomm, labels: object, words: str) ->
 def test_options_that_cannot_be(comm: MPI.Intracomm, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         Domains(comm).run(**options)
+
+
+@pytest.mark.mpi(min_size=2, max_size=3)
+def test_the_estimator_maps_new_rows_as_pot_does(comm: MPI.Intracomm) -> None:
+    """Fitted rows as ``adapt`` maps them, new ones as POT's out-of-sample transform does with one source agent."""
+    domains, rng = Domains(comm), np.random.default_rng(9)
+    new = rng.normal(size=(7, 4)) + 7.0
+    model = deot_mpi.DistributedTransport(comm, reg_e=0.4, kernel="raw", tol=1e-11, max_iter=50_000)
+    role = "source" if domains.is_source else "target"
+    model.fit(domains.own(domains.x, domains.y), domains.own(domains.labels, domains.truth), role)
+    mapped = domains.mapped(domains.plan())
+    if domains.is_source:
+        rows, ours = domains.own(domains.x, domains.y), domains.own(mapped, domains.y)
+        np.testing.assert_allclose(model.transform(), ours, atol=1e-6)
+        place = squared_distances(new, rows).argmin(axis=1)
+        np.testing.assert_allclose(model.transform(new), ours[place] + new - rows[place], atol=1e-6)
+        with pytest.raises(InputError, match="predict is for targets"):
+            model.predict()
+        if comm.size == 2:
+            import ot
+
+            peer = ot.da.SinkhornTransport(
+                reg_e=0.4, max_iter=100_000, tol=1e-13, out_of_sample_map="ferradans", method="sinkhorn_log"
+            ).fit(Xs=domains.x, Xt=domains.y)
+            np.testing.assert_allclose(model.transform(new), peer.transform(Xs=new), atol=1e-6)
+    else:
+        np.testing.assert_array_equal(
+            model.predict(), nearest(mapped, domains.labels, domains.own(domains.x, domains.y))
+        )
+        np.testing.assert_array_equal(model.predict(new), nearest(mapped, domains.labels, new))
+        with pytest.raises(InputError, match="transform is for sources"):
+            model.transform()
+
+
+@pytest.mark.mpi(min_size=2, max_size=2)
+def test_the_estimators_parameters_are_those_of_scikit_learn(comm: MPI.Intracomm) -> None:
+    model = deot_mpi.DistributedTransport(comm, reg_e=0.5)
+    assert type(model)(**model.get_params()).get_params() == model.get_params()
+    assert model.set_params(reg_e=2.0, method="labels").reg_e == 2.0
+    with pytest.raises(InputError, match="'rge_e' is not a parameter"):
+        model.set_params(rge_e=1.0)
+    with pytest.raises(InputError, match="not fitted yet"):
+        model.predict()
+    domains = Domains(comm)
+    role = "source" if domains.is_source else "target"
+    model.fit(domains.own(domains.x, domains.y), domains.own(domains.labels, domains.truth), role)
+    if not domains.is_source:
+        near = domains.own(domains.x, domains.y) + 1e-9
+        np.testing.assert_array_equal(model.predict(near), model.predict())
+        assert model.score(near, domains.truth) == pytest.approx(model.result_.accuracy)

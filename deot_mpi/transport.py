@@ -1,0 +1,116 @@
+"""Domain adaptation in the shape of scikit-learn, with the names that users of POT's ``ot.da`` know."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any, Self
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import ArrayLike, NDArray
+
+from deot_mpi.adapt import adapt
+from deot_mpi.adaptation.nearest import nearest, nearest_labels
+from deot_mpi.errors import InputError
+from deot_mpi.result import AdaptResult
+from deot_mpi.samples import Floats, check_samples
+
+
+class DistributedTransport:
+    """Fit on every rank with its own rows, then map source rows or predict target rows, each where they are.
+
+    ``fit`` is collective over ``comm``; ``transform`` and ``predict`` send nothing. ``reg_e`` is eps in cost units (or
+    ``eps_scale`` a share of the mean cost), ``reg_cl`` the weight of the class penalty, ``max_iter`` the rounds; other
+    options of ``adapt`` go into ``options``. After ``fit``: ``result_``, ``role_``, ``classes_``.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm | None = None,
+        *,
+        method: str = "1nn",
+        reg_e: float | None = None,
+        eps_scale: float | None = None,
+        reg_cl: float = 0.1,
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        kernel: str = "sketch",
+        bits: int = 1024,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.comm, self.method, self.reg_e, self.eps_scale = comm, method, reg_e, eps_scale
+        self.reg_cl, self.max_iter, self.tol, self.kernel, self.bits = reg_cl, max_iter, tol, kernel, bits
+        self.options = options
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All parameters by name, as scikit-learn wants them."""
+        return {name: getattr(self, name) for name in signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise InputError(f"'{name}' is not a parameter; parameters are {', '.join(known)}.")
+            setattr(self, name, value)
+        return self
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, role: str = "source") -> Self:
+        """This rank's own rows, and their labels: needed from sources, at targets only counted. Collective."""
+        if self.comm is None:
+            raise InputError("comm is None; give the communicator of all agents, such as MPI.COMM_WORLD.")
+        self.result_: AdaptResult = adapt(
+            self.comm, X, role, labels=y, method=self.method, eps=self.reg_e, eps_scale=self.eps_scale,
+            class_weight=self.reg_cl, rounds=self.max_iter, tol=self.tol, kernel=self.kernel, bits=self.bits,
+            **(self.options or {}),
+        )  # fmt: skip
+        self.rows_, self.role_ = check_samples(X, None, "fitted rows").rows, self.result_.role
+        self.classes_ = np.array(self.result_.classes)
+        return self
+
+    def transform(self, X: ArrayLike | None = None) -> Floats:
+        """Source rows mapped to the target domain (method 1nn): the fitted ones, or new ones.
+
+        A new row moves as the nearest fitted row of this agent did, as with POT's out_of_sample_map="ferradans":
+        x^_k + x - x_k. Nothing is sent for it.
+        """
+        mapped = self._fitted().mapped
+        if not len(mapped):
+            raise InputError(
+                f"nothing was mapped at this {self.role_.value} agent; transform is for sources, with method '1nn' "
+                f"(here: '{self._fitted().method}')."
+            )
+        if X is None:
+            return mapped
+        new = self._new(X)
+        place = nearest(self.rows_, new)
+        return np.asarray(mapped[place] + new - self.rows_[place])
+
+    def predict(self, X: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Labels of the fitted target rows, or of new ones.
+
+        With 1nn, a new row's is that of the nearest mapped source row; otherwise that of the nearest fitted row.
+        """
+        result = self._fitted()
+        if not len(result.predictions):
+            raise InputError(f"this is a {self.role_.value} agent; predict is for targets, which hold the rows.")
+        if X is None:
+            return result.predictions
+        new = self._new(X)
+        if len(result.received):
+            return nearest_labels(result.received, result.received_labels, new)
+        return nearest_labels(self.rows_, result.predictions, new)
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """The share of right predictions at this target agent."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
+
+    def _fitted(self) -> AdaptResult:
+        if not hasattr(self, "result_"):
+            raise InputError("not fitted yet; call fit on every rank first.")
+        return self.result_
+
+    def _new(self, X: ArrayLike) -> Floats:
+        new = check_samples(X, None, "new rows").rows
+        if new.shape[1] != self.rows_.shape[1]:
+            raise InputError(f"new rows have {new.shape[1]} columns, the fitted ones {self.rows_.shape[1]}.")
+        return new
