@@ -203,8 +203,8 @@ class GromovOptions(Options):
 
         if self.p_update != "closed" and self.eta > _MOST_ALIGNMENT_ETA:
             raise InputError(
-                f"eta is {self.eta:g}; a step of P beyond {_MOST_ALIGNMENT_ETA:g}/64 goes past the optimum by more than "
-                "it was off, use less."
+                f"eta is {self.eta:g}; a step of P beyond {_MOST_ALIGNMENT_ETA:g}/64 goes past the optimum by more "
+                "than it was off, use less."
             )
         if self.p_update == "sampled" and self.kernel == "sketch" and self.moment == "exchange":
             raise InputError(
