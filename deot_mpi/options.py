@@ -17,7 +17,7 @@ DEFAULT_EPS_SCALE = 0.1
 _SMALLEST_EPS = 1e-280
 _MOST_BITS, _MOST_PAIRS = 1 << 24, 1 << 20
 """Beyond these, a typing error is likelier than a wish."""
-_MOST_ETA, _MOST_ALIGNMENT_ETA = 1e6, 2.0
+_MOST_ALIGNMENT_ETA = 2.0
 
 KERNELS = ("sketch", "raw")
 ESTIMATORS = ("hamming", "paper")
@@ -100,8 +100,6 @@ class Options:
                 _at_least_one(name, getattr(self, name))
         for name in ("eta", "timeout"):
             _positive(name, getattr(self, name))
-        if self.eta > _MOST_ETA:
-            raise InputError(f"eta is {self.eta:g}; steps of more than {_MOST_ETA:g} make no sense, 1 is usual.")
         if not (isinstance(self.tol, Real) and self.tol >= 0):
             raise InputError(f"tol is {self.tol}; it must be 0 (use all rounds) or more.")
         if not isinstance(self.seed, Integral) or self.seed < 0:
