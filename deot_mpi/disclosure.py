@@ -44,6 +44,9 @@ def gromov_notes(setting: Setting, options: GromovOptions) -> tuple[str, ...]:
         "Privacy: all agents know each domain's mean, its mean squared norm, and P, half the mean of x y^T under the "
         "plan" + ("." if options.sketched_terms else "; and each domain's matrix of second moments.")
     )
+    if setting.sizes.features:
+        how = "as they are" if options.kernel == "raw" else "as sketches and norms of their own"
+        notes.append(f"Privacy: the targets' features went to the sources {how}; all agents know their mean.")
     if options.sketched_terms:
         notes.append("Privacy: the agents of a domain showed each other the sketches and norms of their rows.")
     notes += _lone_agents(setting, "what all know of its domain", "There is no way around it")

@@ -199,7 +199,8 @@ def _add_data(parser: Parser, dimension: int) -> argparse._ArgumentGroup:
 
 def _add_problem(parser: Parser, default: Options) -> argparse._ArgumentGroup:
     group = parser.add_argument_group("problem and kernel")
-    group.add_argument("--eps", type=float, metavar="EPS", help="regularisation in cost units (squared data units)")
+    units = "fourth power of" if isinstance(default, GromovOptions) else "squared"
+    group.add_argument("--eps", type=float, metavar="EPS", help=f"regularisation in cost units ({units} data units)")
     group.add_argument(
         "--eps-scale", type=float, metavar="S", help="regularisation as a share of the mean cost (default: 0.1)"
     )

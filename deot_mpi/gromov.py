@@ -38,6 +38,11 @@ from deot_mpi.solvers.base import LARGEST_EXPONENT
 from deot_mpi.start import Start, agree_on_alignment, agree_on_start, given_start
 from deot_mpi.traffic import gromov_bytes
 
+_MARGINALS_HOLD = 1e-3
+"""Marginal error beyond which a start's value is not compared with others'."""
+_LARGEST_VALUE, _SMALLEST_SQUARE = 1e30, 1e-60
+"""Of centred samples and of their mean squared norm: costs are fourth powers, and float32 is near."""
+
 
 def gromov(
     comm: MPI.Intracomm,
@@ -119,12 +124,20 @@ def _prepare(setting: Setting, options: GromovOptions) -> Match:
     sizes = setting.sizes
     spaces = Spaces(sizes.dimensions[Role.SOURCE], sizes.dimensions[Role.TARGET], sizes.features)
     alpha = _choose_alpha(options, spaces)
+    setting.collectives.all_or_none(lambda: _check_values(setting))
     how = BitSettings(options.bits, options.seed, options.estimator, options.orthogonal, options.correction)
     terms = (
         self_terms_from_sketches(setting, spaces, how, options.within)
         if options.sketched_terms
         else self_terms_from_moments(setting, spaces)
     )
+
+    for role, square in ((Role.SOURCE, terms.source_square), (Role.TARGET, terms.target_square)):
+        if 0.0 < square < _SMALLEST_SQUARE:
+            raise InputError(
+                f"the {role.value} samples are {np.sqrt(square):.1e} from their mean, and the fourth power of that is "
+                "lost in rounding; rescale the columns."
+            )
 
     def mean_cost() -> float:
         features = mean_feature_cost(setting, spaces) if spaces.features else 0.0
@@ -141,6 +154,15 @@ def _prepare(setting: Setting, options: GromovOptions) -> Match:
         kernel = SketchGromovKernel(spaces, eps, alpha, how)
     holding = build(setting, kernel, eps, options, keep=True)
     return Match(setting, spaces, alpha, terms, kernel, holding, _moment(setting, holding, spaces, kernel, options))
+
+
+def _check_values(setting: Setting) -> None:
+    largest = float(np.abs(setting.rows).max())
+    if not largest < _LARGEST_VALUE:
+        raise InputError(
+            f"{setting.agents.name}: a value of size {largest:.1e} once centred, whose fourth power leaves the range "
+            "of numbers; rescale the columns."
+        )
 
 
 def _choose_alpha(options: GromovOptions, spaces: Spaces) -> float:
@@ -210,7 +232,7 @@ def _result(
     clock: Clock,
 ) -> GromovResult:
     setting, view = match.setting, match.holding.view
-    best = min(runs, key=lambda run: (run.ended.status is Status.DIVERGED, run.values.regularised_cost))
+    best = min(runs, key=lambda run: (_rank(run, options.tol), run.values.regularised_cost))
     costs = spent(setting, clock)
     reference = _pooled_reference(match, best.alignment) if options.reference else None
     rounds = sum(run.report.rounds for run in runs)
@@ -245,6 +267,13 @@ def _result(
         reference=reference,
         self_terms={"S_X": match.terms.source, "S_Y": match.terms.target, "S_XY": match.terms.cross},
     )
+
+
+def _rank(run: Run, tol: float) -> int:
+    """A value says something only where the marginals hold."""
+    if run.ended.status is Status.DIVERGED:
+        return 2
+    return int(run.ended.sums.error > max(_MARGINALS_HOLD, 100.0 * tol))
 
 
 def _pooled_reference(match: Match, alignment: Floats) -> GromovReference | None:

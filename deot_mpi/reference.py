@@ -22,7 +22,7 @@ from deot_mpi.samples import Floats
 _SCALING_LIMIT = 300.0
 """Largest cost/eps for POT's scaling form; beyond it exp(-c/eps) nears underflow and the log form is used."""
 _POT_ROUNDS, POT_TOLERANCE = 20_000, 1e-10
-_POT_ALIGNMENTS = 500
+_POT_ALIGNMENTS, _POT_INNER = 500, 2000
 REFERENCE_TIMEOUT = 3600.0
 """Seconds the other ranks wait for the centralised solver, and for the small problems behind tau."""
 _DELTA = 0.05
@@ -167,7 +167,7 @@ def solve_pooled_gromov(pooled: PooledMatch, alignment: Floats, eps: float) -> t
         warnings.simplefilter("ignore")  # of every inner solve, whether it reached its tolerance or overflowed
         plan = ot.gromov.entropic_fused_gromov_wasserstein(
             linear, within_x, within_y, a, b, "square_loss", epsilon=eps, alpha=alpha, G0=first, solver="PGD",
-            max_iter=_POT_ALIGNMENTS, tol=POT_TOLERANCE, numItermax=_POT_ROUNDS, stopThr=POT_TOLERANCE,
+            max_iter=_POT_ALIGNMENTS, tol=POT_TOLERANCE, numItermax=_POT_INNER, stopThr=POT_TOLERANCE,
         )  # fmt: skip
     square = (within_x**2 @ plan.sum(axis=1)) @ plan.sum(axis=1) + (within_y**2 @ plan.sum(axis=0)) @ plan.sum(axis=0)
     structure = float(square) - 2.0 * float(((within_x @ plan @ within_y) * plan).sum())

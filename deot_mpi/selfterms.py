@@ -20,6 +20,8 @@ from deot_mpi.setting import Setting
 from deot_mpi.sketch import Bits, sketch
 
 _CHUNK_ENTRIES = 1 << 20
+_ROUNDING = 1e-12
+"""A mean cost below this share of S_X + S_Y is rounding: the two domains have no extent."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class SelfTerms:
     @property
     def mean_cost(self) -> float:
         """E (d_X^2 - d_Y^2)^2 where x and y are drawn independently: the Gromov-Wasserstein cost of no matching."""
-        return self.constant - self.cross
+        found = self.constant - self.cross
+        return found if found > _ROUNDING * (self.source + self.target) else 0.0
 
     @property
     def alignment_size(self) -> float:

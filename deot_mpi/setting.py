@@ -120,7 +120,7 @@ def _all_alike(widths: Floats, role: Role, expected: int, first: Role, what: str
         if width != expected:
             raise InputError(
                 f"{role.value} agent {index} has {what} of {int(width)} columns, {first.value} agent 0 {expected}; "
-                "all agents of a space must hold the same features."
+                "agents that share a space need the same columns (eot has one space, gromov one for each role)."
             )
 
 

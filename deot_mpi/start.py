@@ -60,7 +60,9 @@ def _checked_alignment(alignment: Start | None, agents: Agents, shape: tuple[int
         matrix = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{agents.name}: the alignment to start from is not an array of numbers ({error}).") from error
-    if matrix.shape != shape or not np.isfinite(matrix).all():
+    if not np.isfinite(matrix).all():
+        raise InputError(f"{agents.name}: the alignment to start from has values that are not finite; leave it out.")
+    if matrix.shape != shape:
         raise InputError(
             f"{agents.name}: the alignment to start from has shape {matrix.shape}; finite numbers of shape {shape} are "
             "needed, the two domains' dimensions."

@@ -95,7 +95,9 @@ class ClosedStep:
         square = float((moved**2).sum())
         if square > 0:
             lacking = max(0.0, _FLATTEST - float((moved * change).sum()) / square)
-            self._pairs.append((moved, change + lacking * moved))
+            change = change + lacking * moved
+            if float((moved * change).sum()) > 0:  # not where it underflows
+                self._pairs.append((moved, change))
 
     def _direction(self, residual: Floats) -> Floats:
         """The two loops of L-BFGS, from the unit matrix."""

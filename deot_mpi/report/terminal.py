@@ -19,7 +19,7 @@ _EOT_MEANINGS = {
     "entropy_cost": "<C,pi> - eps H(pi), the paper's eq. 2",
 }
 _GROMOV_MEANINGS = {
-    "dual_objective": "S_X + S_Y - S_XY + 32 |P|^2 + F(u,v)",
+    "dual_objective": "alpha (S_X + S_Y - S_XY + 32 |P|^2) + F(u,v)",
     "regularised_cost": "the cost + eps KL(pi|R)",
     "transport_cost": "the cost of the plan, without regularisation; POT gw_dist",
     "entropy_cost": "the cost - eps H(pi)",
@@ -97,13 +97,16 @@ def _starts_table(result: GromovResult) -> Table:
 
 def _run_table(result: Result) -> Table:
     table = Table(show_header=False, title="Run", title_justify="left")
-    table.add_row("status", f"{result.status.text}, after {result.rounds} rounds")
+    starts = f" in all {len(result.starts)} start(s)" if isinstance(result, GromovResult) else ""
+    table.add_row("status", f"{result.status.text}, after {result.rounds} rounds{starts}")
     worst = max(result.agents, key=lambda agent: agent.marginal_error)
     share = f"largest share: {worst.role} agent {worst.index}, {worst.marginal_error:.2e}"
     table.add_row("marginal error", f"{result.marginal_error:.2e} (L1); {share}")
     table.add_row("agents", f"{_count(result, 'source')}, {_count(result, 'target')}")
     table.add_row("eps", f"{result.eps:.6g}")
     if isinstance(result, GromovResult):
+        if result.alpha < 1.0:
+            table.add_row("alpha", f"{result.alpha:g} of structure, {1.0 - result.alpha:g} of features")
         table.add_row("within the domains", ", ".join(f"{name} {term:.6g}" for name, term in result.self_terms.items()))
     settings = result.settings
     bits = f", {settings['bits']} bits, {settings['estimator']}" if settings["kernel"] == "sketch" else ""

@@ -177,6 +177,38 @@ def test_features_are_for_all_agents_or_none(comm: MPI.Intracomm) -> None:
 
 
 @pytest.mark.mpi(min_size=2, max_size=2)
+@pytest.mark.parametrize("kernel", ["raw", "sketch"])
+@pytest.mark.parametrize(
+    ("scale", "words"), [(1e35, "agent 0: a value of size .*rescale"), (1e-35, "are .* from their")]
+)
+def test_samples_whose_fourth_power_is_lost(comm: MPI.Intracomm, kernel: str, scale: float, words: str) -> None:
+    refused(comm, scale * rows_of(comm.rank, 1), words, kernel=kernel)
+
+
+@pytest.mark.mpi(min_size=2, max_size=2)
+def test_hardly_any_structure_is_still_a_problem(comm: MPI.Intracomm) -> None:
+    rows = rows_of(comm.rank, 1)
+    result = deot_mpi.gromov(
+        comm, rows, role_of(comm.rank, 1), features=rows[:, :2], alpha=1e-13, kernel="raw", timeout=60.0
+    )
+    assert result.status == "marginal"
+
+
+@pytest.mark.mpi(min_size=4, max_size=4)
+def test_a_start_whose_marginals_do_not_hold_is_not_the_best(comm: MPI.Intracomm) -> None:
+    """One round each: values far below any plan's, which only a start with marginals may beat."""
+    sources = comm.size // 2
+    rows, role = rows_of(comm.rank, sources), role_of(comm.rank, sources)
+    whole = deot_mpi.gromov(comm, rows, role, kernel="raw", eps=4.0, starts=1, timeout=60.0)
+    mixed = deot_mpi.gromov(
+        comm, rows, role, kernel="raw", eps=4.0, starts=3, inner=2, outer=2, alignment=whole.alignment,
+        start=whole.potential, timeout=60.0,
+    )  # fmt: skip
+    assert min(start.value for start in mixed.starts) < mixed.regularised_cost
+    assert mixed.regularised_cost == pytest.approx(whole.regularised_cost, rel=1e-6)
+
+
+@pytest.mark.mpi(min_size=2, max_size=2)
 def test_clouds_without_extent_need_eps(comm: MPI.Intracomm) -> None:
     refused(comm, np.ones((3, 2)), "mean cost is 0.*--eps")
     result = deot_mpi.gromov(comm, np.ones((3, 2)), role_of(comm.rank, 1), eps=1.0)
