@@ -79,7 +79,7 @@ def check(result: GromovResult, expected: dict[str, float], relative: float) -> 
 @pytest.mark.mpi(min_size=2, max_size=4)
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.03])
 def test_raw_equals_pot_at_the_same_optimum(comm: MPI.Intracomm, share: float) -> None:
-    """All four values to 1e-6 of the cost (the issue of a local optimum is where both start, so both start alike)."""
+    """All four values to 1e-6 of the cost; which local optimum it is depends on the start, so both start alike."""
     clouds = Clouds(comm)
     result = clouds.run(eps_scale=share)
     assert result.status == "marginal"
