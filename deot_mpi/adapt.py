@@ -22,16 +22,14 @@ from deot_mpi.adaptation.penalty import PenalisedPairs, slopes
 from deot_mpi.agent import Agents
 from deot_mpi.disclosure import adapt_notes, protocol_notes
 from deot_mpi.eot import prepare, transport_values
-from deot_mpi.errors import InputError
-from deot_mpi.exchange.join import agree
 from deot_mpi.kernel import Kernel, stacked
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AdaptOptions
 from deot_mpi.problem import Holding, make_channel, make_solver
 from deot_mpi.result import AdaptResult, TracePoint
-from deot_mpi.roles import Role, as_role
-from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent
-from deot_mpi.samples import Floats, Samples, check_labels, check_samples
+from deot_mpi.roles import Role
+from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent, understood
+from deot_mpi.samples import Floats, Samples, check_samples
 from deot_mpi.setting import Setting, meet
 from deot_mpi.solvers import Solver, SolverState
 from deot_mpi.solvers.base import Rule
@@ -57,19 +55,10 @@ def adapt(
     many were predicted (they are used for nothing else). The rest is as for ``eot``; ``options`` are the fields of
     ``AdaptOptions``.
     """
-    error, own_role, checked = None, Role.SOURCE, AdaptOptions()
-    try:
-        own_role, checked = as_role(role), AdaptOptions(**options)
-    except (InputError, TypeError) as caught:  # TypeError: an option that does not exist
-        error = f"rank {comm.rank}: {caught}"
-    agree(comm, error, checked.timeout)
+    own_role, checked = understood(comm, role, AdaptOptions, options)
 
     def load(agents: Agents) -> Samples:
-        checked_rows = check_samples(samples, weights, agents.name)
-        if labels is None:
-            return checked_rows
-        known = check_labels(labels, checked_rows.count, agents.name)
-        return Samples(checked_rows.rows, checked_rows.weights, None, known)
+        return check_samples(samples, weights, agents.name, labels=labels)
 
     return solve_adapt(comm, own_role, load, checked, progress, given_start(start))
 
@@ -90,6 +79,28 @@ def solve_adapt(
             result = _adapt(setting, options, progress, agree_on_start(setting, start), clock)
         setting.agents.free()
         return result
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Everything the steps of an adaptation have in common."""
+
+    setting: Setting
+    holding: Holding
+    kernel: Kernel
+    solver: Solver
+    options: AdaptOptions
+    classes: Classes
+
+    @property
+    def one_hot(self) -> Floats:
+        labels = self.setting.samples.labels
+        if self.setting.agents.role is Role.TARGET or labels is None:
+            return np.zeros((0, self.classes.count))
+        return self.classes.one_hot(labels)
+
+    def class_sums(self, state: SolverState) -> Floats:
+        return class_sums(self.setting, self.holding, self.solver.plan(state), self.one_hot)
 
 
 @dataclass(frozen=True)
@@ -120,84 +131,54 @@ def _adapt(
         make_channel(setting, holding.view, Kind.OBJECTIVES, options) as probe,
     ):
         solver = make_solver(setting, holding, channel, probe, options)
-        state, ended = _solve(setting, holding, kernel, solver, options, recorder, classes, start)
-        carried = _carry(setting, holding, kernel, solver, state, options, classes)
+        task = _Task(setting, holding, kernel, solver, options, classes)
+        state, ended = _solve(task, recorder, start)
+        carried = _carry(task, state)
     return _result(
         setting, holding, options, classes, (state, ended), carried, tuple(recorder.trace), setup_seconds, clock
     )
 
 
-def _solve(
-    setting: Setting,
-    holding: Holding,
-    kernel: Kernel,
-    solver: Solver,
-    options: AdaptOptions,
-    recorder: Recorder,
-    classes: Classes,
-    start: Floats | None,
-) -> tuple[SolverState, Ended]:
+def _solve(task: _Task, recorder: Recorder, start: Floats | None) -> tuple[SolverState, Ended]:
     """One transport problem or, class-regularised, one for each tangent of the penalty."""
+    options, solver = task.options, task.solver
     rule = Rule(options.rounds, options.tol, options.stop, options.check_every)
     turns = options.class_rounds if options.method == "class-regularised" else 1
     potential, rounds = start, 0
     for turn in range(turns):
         recorder.outer = turn
         state = solver.setup(potential)
-        ended = run_to_end(setting, solver, state, rule, options, recorder)
+        ended = run_to_end(task.setting, solver, state, rule, options, recorder)
         recorder.rounds_before += state.round
         rounds, potential = rounds + state.round, state.potential
         if turn < turns - 1:
-            _penalise(setting, holding, kernel, solver, state, options, classes)
+            _penalise(task, state)
     state.round = rounds
     return state, ended
 
 
-def _penalise(
-    setting: Setting,
-    holding: Holding,
-    kernel: Kernel,
-    solver: Solver,
-    state: SolverState,
-    options: AdaptOptions,
-    classes: Classes,
-) -> None:
+def _penalise(task: _Task, state: SolverState) -> None:
     """Every target turns its class sums into slopes, every source adds these to its rows' costs."""
-    sums = class_sums(setting, holding, solver.plan(state), _one_hot(setting, classes))
-    table = slopes_to_sources(setting, holding, slopes(sums), classes.count)
-    if holding.rows is None or setting.samples.labels is None:
+    holding, classes, labels = task.holding, task.classes, task.setting.samples.labels
+    table = slopes_to_sources(task.setting, holding, slopes(task.class_sums(state)), classes.count)
+    if holding.rows is None or labels is None:
         return
-    pairs = kernel.pairs(holding.own, stacked([holding.shown[j] for j in holding.view.neighbours]))
-    penalty = options.class_weight / holding.view.eps * table
-    holding.rows.take(PenalisedPairs(pairs, classes.places(setting.samples.labels), penalty))
+    pairs = task.kernel.pairs(holding.own, stacked([holding.shown[j] for j in holding.view.neighbours]))
+    penalty = task.options.class_weight / holding.view.eps * table
+    holding.rows.take(PenalisedPairs(pairs, classes.places(labels), penalty))
 
 
-def _one_hot(setting: Setting, classes: Classes) -> Floats:
-    labels = setting.samples.labels
-    if setting.agents.role is Role.TARGET or labels is None:
-        return np.zeros((0, classes.count))
-    return classes.one_hot(labels)
-
-
-def _carry(
-    setting: Setting,
-    holding: Holding,
-    kernel: Kernel,
-    solver: Solver,
-    state: SolverState,
-    options: AdaptOptions,
-    classes: Classes,
-) -> _Carried:
-    plan, target = solver.plan(state), setting.agents.role is Role.TARGET
+def _carry(task: _Task, state: SolverState) -> _Carried:
+    setting, classes, target = task.setting, task.classes, task.setting.agents.role is Role.TARGET
     nothing = _nothing(setting.sizes.dimension, classes.count)
-    if options.method != "1nn":
-        sums = class_sums(setting, holding, plan, _one_hot(setting, classes)).T
+    if task.options.method != "1nn":
+        sums = task.class_sums(state).T
         if not target:
             return nothing
         whole = sums.sum(axis=1, keepdims=True)
         scores = np.divide(sums, whole, out=np.zeros_like(sums), where=whole > 0)
         return replace(nothing, predictions=classes.names[scores.argmax(axis=1)], scores=scores)
-    mapped = barycentres(setting, holding, kernel, plan, state.potential)
+    mapped = barycentres(setting, task.holding, task.kernel, task.solver.plan(state), state.potential)
     known, labels = labelled_rows(setting, mapped, setting.samples.labels)
     centre = setting.samples.rows[0] - setting.rows[0]
     if not target:

@@ -13,16 +13,14 @@ from threadpoolctl import threadpool_limits
 
 from deot_mpi.agent import Agents
 from deot_mpi.disclosure import privacy_notes, protocol_notes, reference_notes
-from deot_mpi.errors import InputError
-from deot_mpi.exchange.join import agree
 from deot_mpi.kernel import Kernel, RawKernel, SketchKernel
 from deot_mpi.kinds import Kind
 from deot_mpi.options import EOTOptions
 from deot_mpi.problem import Holding, build, check_resolution, largest_local_distance, make_channel, make_solver
 from deot_mpi.reference import FLAT_SIZE, REFERENCE_TIMEOUT, Pooled, compare, flatten, require_pot, unflatten
 from deot_mpi.result import EOTResult, ErrorDecomposition, ReferenceValues, TracePoint, Values
-from deot_mpi.roles import Role, as_role
-from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent
+from deot_mpi.roles import Role
+from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent, understood
 from deot_mpi.samples import Floats, Samples, check_samples
 from deot_mpi.setting import Setting, centred, choose_eps, mean_cost, meet
 from deot_mpi.solvers import SolverState
@@ -48,12 +46,7 @@ def eot(
     the command line. ``progress`` is called with every trace point. Raises ``InputError`` on all ranks if any rank's
     input is unusable.
     """
-    error, own_role, checked = None, Role.SOURCE, EOTOptions()
-    try:
-        own_role, checked = as_role(role), EOTOptions(**options)
-    except (InputError, TypeError) as caught:  # TypeError: an option that does not exist
-        error = f"rank {comm.rank}: {caught}"
-    agree(comm, error, checked.timeout)
+    own_role, checked = understood(comm, role, EOTOptions, options)
 
     def load(agents: Agents) -> Samples:
         return check_samples(samples, weights, agents.name)

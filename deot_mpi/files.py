@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from deot_mpi.agent import Agents
 from deot_mpi.errors import InputError
 from deot_mpi.roles import Role
-from deot_mpi.samples import Samples, check_labels, check_samples
+from deot_mpi.samples import Samples, check_samples
 
 ROWS, WEIGHTS = "X", "weights"
 """Names of the arrays in an .npz file; a .csv file with a header may have a column called ``weights``."""
@@ -32,12 +32,19 @@ def agent_path(pattern: str, agent: int) -> Path:
 
 
 def load_samples(
-    pattern: str, agent: int, owner: str, weights_pattern: str | None = None, features_pattern: str | None = None
+    pattern: str,
+    agent: int,
+    owner: str,
+    weights_pattern: str | None = None,
+    features_pattern: str | None = None,
+    *,
+    labelled: bool = False,
 ) -> Samples:
-    """Read one agent's own files; ``owner`` names the agent in messages."""
+    """Read one agent's own files; ``owner`` names the agent in messages. ``labelled``: y is labels, not a column."""
     path = agent_path(pattern, agent)
     owner = f"{owner} ({path})"
     rows, weights = _read(path, owner)
+    rows, labels = _labels_apart(path, rows) if labelled else (rows, None)
     if weights_pattern is not None:
         if weights is not None:
             raise InputError(f"{owner}: has weights of its own, and a weights file is given; drop one of the two.")
@@ -46,42 +53,24 @@ def load_samples(
     if features_pattern is not None:
         path = agent_path(features_pattern, agent)
         features, _ = _read(path, f"{owner}, features {path}")
-    return check_samples(rows, weights, owner, features)
+    return check_samples(rows, weights, owner, features, labels)
 
 
-def load_labelled(pattern: str, agent: int, owner: str, weights_pattern: str | None = None) -> Samples:
-    """As ``load_samples``, with labels where the file has them: the array ``y`` of an .npz, the column of a .csv."""
-    path = agent_path(pattern, agent)
-    if path.suffix.lower() == ".npy":
-        return load_samples(pattern, agent, owner, weights_pattern)
-    owner = f"{owner} ({path})"
-    labels: NDArray[np.generic] | None = None
-    if path.suffix.lower() == ".csv":
-        rows, weights = _read(path, owner)
-        place = _csv_place(path, LABELS, owner)
-        if place is not None:
-            rows, labels = np.delete(rows, place, axis=1), rows[:, place]
-    else:
-        rows, weights = _read(path, owner)
-        labels = _npz_array(path, LABELS)
-    if weights_pattern is not None:
-        weights = _read_weights(agent_path(weights_pattern, agent), owner)
-    checked = check_samples(rows, weights, owner)
-    known = None if labels is None else check_labels(labels, checked.count, owner)
-    return Samples(checked.rows, checked.weights, None, known)
+def _labels_apart(path: Path, rows: NDArray[np.generic]) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
+    """Rows and labels, where a file that has been read has them: the array ``y`` of an .npz, the column of a .csv."""
+    if path.suffix.lower() == ".npz":
+        with np.load(path, allow_pickle=False) as archive:
+            return rows, archive[LABELS] if LABELS in archive.files else None
+    place = _csv_place(path, LABELS) if path.suffix.lower() == ".csv" else None
+    return (rows, None) if place is None else (np.delete(rows, place, axis=1), rows[:, place])
 
 
-def _csv_place(path: Path, name: str, owner: str) -> int | None:
+def _csv_place(path: Path, name: str) -> int | None:
     """Where a named column stands among the rows' columns, once that of the weights is taken out."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         header = [cell.strip().lower() for cell in next((line for line in csv.reader(file) if line), [])]
     columns = [cell for cell in header if cell != WEIGHTS]
     return columns.index(name) if name in columns else None
-
-
-def _npz_array(path: Path, name: str) -> NDArray[np.generic] | None:
-    with np.load(path, allow_pickle=False) as archive:
-        return archive[name] if name in archive.files else None
 
 
 def potential_file(folder: str, role: Role, index: int) -> Path:

@@ -20,7 +20,6 @@ from deot_mpi.alignment.alternation import Alternation, Match, Run, temperatures
 from deot_mpi.alignment.moment import CrossMoment, ExchangedMoment, SurrogateMoment
 from deot_mpi.disclosure import gromov_notes, gromov_reference_notes, protocol_notes
 from deot_mpi.errors import InputError
-from deot_mpi.exchange.join import agree
 from deot_mpi.kernel.gromov import AlignedKernel, BitSettings, RawGromovKernel, SketchGromovKernel, Spaces
 from deot_mpi.kinds import Kind
 from deot_mpi.options import GromovOptions
@@ -28,8 +27,8 @@ from deot_mpi.problem import Holding, build, make_channel, make_solver
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.reference import REFERENCE_TIMEOUT, PooledMatch, require_pot, solve_pooled_gromov
 from deot_mpi.result import GromovReference, GromovResult, TracePoint, Values
-from deot_mpi.roles import Role, as_role
-from deot_mpi.running import Clock, Progress, Recorder, account, settings_of, spent
+from deot_mpi.roles import Role
+from deot_mpi.running import Clock, Progress, Recorder, account, settings_of, spent, understood
 from deot_mpi.samples import Floats, Samples, check_samples
 from deot_mpi.selfterms import mean_feature_cost, self_terms_from_moments, self_terms_from_sketches
 from deot_mpi.setting import Setting, choose_eps, meet
@@ -63,12 +62,7 @@ def gromov(
     source agent 0 counts), ``start`` this agent's potential to go with it. ``options`` are the fields of
     ``GromovOptions``. Raises ``InputError`` on all ranks if any rank's input is unusable.
     """
-    error, own_role, checked = None, Role.SOURCE, GromovOptions()
-    try:
-        own_role, checked = as_role(role), GromovOptions(**options)
-    except (InputError, TypeError) as caught:  # TypeError: an option that does not exist
-        error = f"rank {comm.rank}: {caught}"
-    agree(comm, error, checked.timeout)
+    own_role, checked = understood(comm, role, GromovOptions, options)
 
     def load(agents: Agents) -> Samples:
         return check_samples(samples, weights, agents.name, features)

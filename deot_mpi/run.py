@@ -27,7 +27,7 @@ from deot_mpi.eot import solve_eot
 from deot_mpi.errors import DeotError, InputError
 from deot_mpi.exchange.join import agree, broadcast_text
 from deot_mpi.exchange.waiting import wait_all
-from deot_mpi.files import load_alignment, load_labelled, load_samples, load_start
+from deot_mpi.files import load_alignment, load_samples, load_start
 from deot_mpi.flags import HelpWanted
 from deot_mpi.gromov import solve_gromov
 from deot_mpi.options import AdaptOptions, GromovOptions
@@ -153,10 +153,8 @@ def _load(inputs: Inputs, agents: Agents, labelled: bool) -> Samples:
     if pattern is None:
         return inputs.synthetic.share(agents.role, agents.index, agents.count(agents.role))
     weights = inputs.source_weights if source else inputs.target_weights
-    if labelled:
-        return load_labelled(pattern, agents.index, agents.name, weights)
     features = inputs.source_features if source else inputs.target_features
-    return load_samples(pattern, agents.index, agents.name, weights, features)
+    return load_samples(pattern, agents.index, agents.name, weights, features, labelled=labelled)
 
 
 def _check_outputs(comm: MPI.Intracomm, job: Job, timeout: float) -> None:

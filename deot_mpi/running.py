@@ -8,18 +8,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from mpi4py import MPI
 
+from deot_mpi.errors import InputError
 from deot_mpi.exchange.collective import Tables
+from deot_mpi.exchange.join import agree
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.exchange.waiting import waited
 from deot_mpi.kinds import Kind
 from deot_mpi.options import Options
 from deot_mpi.resources import peak_memory
 from deot_mpi.result import AgentSummary, LedgerReport, TracePoint, summarise_ledger
-from deot_mpi.roles import Role
+from deot_mpi.roles import Role, as_role
 from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 from deot_mpi.solvers import Measure, Solver, SolverState, Status
@@ -30,6 +33,20 @@ Progress = Callable[[TracePoint], None]
 
 _SINGLE_SHARE = 0.8
 """A float32 solver aims this much lower than tol, so that its rounding does not show in the float64 check."""
+
+
+Chosen = TypeVar("Chosen", bound=Options)
+
+
+def understood(comm: MPI.Intracomm, role: str, kind: type[Chosen], options: dict[str, Any]) -> tuple[Role, Chosen]:
+    """This rank's role and options, checked; if any rank's cannot be used, all ranks raise its sentence."""
+    error, own_role, checked = None, Role.SOURCE, kind()
+    try:
+        own_role, checked = as_role(role), kind(**options)
+    except (InputError, TypeError) as caught:  # TypeError: an option that does not exist
+        error = f"rank {comm.rank}: {caught}"
+    agree(comm, error, checked.timeout)
+    return own_role, checked
 
 
 class Clock:

@@ -51,16 +51,24 @@ class Samples:
         return np.asarray(self.weights / self.weights.sum())
 
 
-def check_samples(rows: ArrayLike, weights: ArrayLike | None, owner: str, features: ArrayLike | None = None) -> Samples:
+def check_samples(
+    rows: ArrayLike,
+    weights: ArrayLike | None,
+    owner: str,
+    features: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+) -> Samples:
     """Turn what a user handed over into ``Samples``, or say what is wrong with it and how to mend it."""
     array = _check_rows(rows, owner)
-    checked = None if weights is None else _check_weights(weights, array.shape[0], owner)
-    if features is None:
-        return Samples(array, checked)
-    table = _check_rows(features, f"{owner}, features")
-    if len(table) != len(array):
+    table = None if features is None else _check_rows(features, f"{owner}, features")
+    if table is not None and len(table) != len(array):
         raise InputError(f"{owner}: {len(array)} rows but features of {len(table)}; give one row of features per row.")
-    return Samples(array, checked, table)
+    return Samples(
+        array,
+        None if weights is None else _check_weights(weights, len(array), owner),
+        table,
+        None if labels is None else _check_labels(labels, len(array), owner),
+    )
 
 
 def _check_rows(rows: ArrayLike, owner: str) -> Floats:
@@ -93,7 +101,7 @@ def _check_rows(rows: ArrayLike, owner: str) -> Floats:
     return array
 
 
-def check_labels(labels: ArrayLike, count: int, owner: str) -> NDArray[np.int64]:
+def _check_labels(labels: ArrayLike, count: int, owner: str) -> NDArray[np.int64]:
     """Labels are whole numbers from 0 to a million, one per row."""
     given = np.asarray(labels)
     if given.ndim == 2 and given.shape[1] == 1:

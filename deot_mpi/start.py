@@ -26,7 +26,9 @@ def given_start(potential: ArrayLike | None) -> Start:
 def agree_on_start(setting: Setting, start: Start | None) -> Floats | None:
     """Load and check this agent's start. All agents have one or none has. Collective."""
     agents, collectives = setting.agents, setting.collectives
-    own = collectives.all_or_none(lambda: _checked(start, agents, setting.samples.count))
+    own = collectives.all_or_none(
+        lambda: _checked(start, agents, (setting.samples.count,), "potential", "use a potential of the same samples")
+    )
     table = collectives.share(Kind.CONTROL, np.array([float(own is not None)]))
     has = {role: table.of(role)[:, 0] > 0 for role in Role}
     if any(flags.any() for flags in has.values()):
@@ -43,7 +45,9 @@ def agree_on_alignment(setting: Setting, alignment: Start | None) -> Floats | No
     """P to start from, if source agent 0 has one: the same on every agent. Collective."""
     agents, collectives = setting.agents, setting.collectives
     shape = (setting.sizes.dimensions[Role.SOURCE], setting.sizes.dimensions[Role.TARGET])
-    own = collectives.all_or_none(lambda: _checked_alignment(alignment, agents, shape))
+    own = collectives.all_or_none(
+        lambda: _checked(alignment, agents, shape, "alignment", "its sides are the dimensions of the two domains")
+    )
     table = collectives.share(Kind.CONTROL, np.array([float(own is not None)]))
     if not table.source[0, 0]:
         return None
@@ -52,37 +56,17 @@ def agree_on_alignment(setting: Setting, alignment: Start | None) -> Floats | No
     return told
 
 
-def _checked_alignment(alignment: Start | None, agents: Agents, shape: tuple[int, int]) -> Floats | None:
-    given = None if alignment is None else alignment(agents)
-    if given is None:
-        return None
-    try:
-        matrix = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{agents.name}: the alignment to start from is not an array of numbers ({error}).") from error
-    if not np.isfinite(matrix).all():
-        raise InputError(f"{agents.name}: the alignment to start from has values that are not finite; leave it out.")
-    if matrix.shape != shape:
-        raise InputError(
-            f"{agents.name}: the alignment to start from has shape {matrix.shape}; finite numbers of shape {shape} are "
-            "needed, the two domains' dimensions."
-        )
-    return matrix
-
-
-def _checked(start: Start | None, agents: Agents, count: int) -> Floats | None:
+def _checked(start: Start | None, agents: Agents, shape: tuple[int, ...], what: str, hint: str) -> Floats | None:
     given = None if start is None else start(agents)
     if given is None:
         return None
+    whose = f"{agents.name}: the {what} to start from"
     try:
-        potential = np.array(given, dtype=np.float64)
+        array = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{agents.name}: the potential to start from is not an array of numbers ({error}).") from error
-    if potential.shape != (count,):
-        raise InputError(
-            f"{agents.name}: the potential to start from has shape {potential.shape}, its samples need ({count},); use "
-            "a potential of the same samples."
-        )
-    if not np.isfinite(potential).all():
-        raise InputError(f"{agents.name}: the potential to start from has values that are not finite; leave it out.")
-    return potential
+        raise InputError(f"{whose} is not an array of numbers ({error}).") from error
+    if array.shape != shape:
+        raise InputError(f"{whose} has shape {array.shape}, {shape} is needed; {hint}.")
+    if not np.isfinite(array).all():
+        raise InputError(f"{whose} has values that are not finite; leave it out.")
+    return array
