@@ -13,7 +13,7 @@ import numkong
 import numpy as np
 from numpy.typing import NDArray
 
-from deot_mpi.randomness import Purpose, generator
+from deot_mpi.projections import block_width, projected
 from deot_mpi.samples import Floats
 
 Bits = NDArray[np.uint8]
@@ -28,38 +28,18 @@ def packed_bytes(bits: int) -> int:
 def sketch(rows: Floats, bits: int, seed: int, orthogonal: bool) -> Bits:
     """Pack the signs of Q random projections of each row: (N, ceil(Q/8)) bytes, Algorithm 2 lines 1-9.
 
-    Projections come in blocks of D; with ``orthogonal`` each block is made orthonormal, which lowers the variance of
-    the angle (see ``angle_variance``). A block exists only while it is used, so omega (Q x D) is never held whole.
+    Projections come in blocks; with ``orthogonal`` those of a block are, which lowers the variance of the angle (see
+    ``angle_variance``).
     """
-    count, dimension = rows.shape
-    signs = np.empty((count, bits), dtype=bool)
-    for block, start in enumerate(range(0, bits, dimension)):
-        stop = min(start + dimension, bits)
-        signs[:, start:stop] = rows @ _projections(dimension, stop - start, seed, block, orthogonal) >= 0
+    signs = np.empty((len(rows), bits), dtype=bool)
+    for part, values in projected(rows, bits, seed, orthogonal):
+        signs[:, part] = values >= 0
     return np.packbits(signs, axis=1)
 
 
 def unpacked(sketches: Bits, bits: int) -> Bits:
     """The bits of packed sketches, one byte each: (N, Q) of 0 and 1."""
     return np.unpackbits(sketches, axis=1, count=bits)
-
-
-def projections(dimension: int, bits: int, seed: int, orthogonal: bool) -> Floats:
-    """omega as a whole, (D, Q), for those who use it again and again: the same that ``sketch`` uses block by block."""
-    return np.hstack([
-        _projections(dimension, min(dimension, bits - start), seed, block, orthogonal)
-        for block, start in enumerate(range(0, bits, dimension))
-    ])  # fmt: skip
-
-
-def _projections(dimension: int, count: int, seed: int, block: int, orthogonal: bool) -> Floats:
-    gaussian = generator(seed, Purpose.PROJECTIONS, block).standard_normal((dimension, count))
-    if not orthogonal:
-        return gaussian
-    q, r = np.linalg.qr(gaussian)
-    # QR fixes signs by convention, not by chance; the Gaussian's own signs make the directions uniform again. The
-    # Hamming distance does not notice, the paper's <a, b> does.
-    return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -108,11 +88,13 @@ def angle_variance(h: Floats, bits: int, dimension: int, estimator: Estimator, o
     The spread of one bit is h(1-h) for ``hamming`` and 1-h^2 for ``paper``. Orthonormal projections fix the sums of
     <omega,x>^2, <omega,y>^2 and <omega,x><omega,y> over a full block, so whatever part of a bit a linear
     regression on these three explains is no longer random: sin(phi)^2/pi^2 as D grows (see the tests).
-    f is the share of that effect when the last block has r < D rows: f = sum r_b^2 / (D Q); 0 without orthogonality.
+    f is the share of that effect when the last of the blocks, W wide, has r < W directions: f = sum r_b^2 / (W Q); 0
+    without orthogonality.
     """
     spread = h * (1.0 - h) if estimator == "hamming" else 1.0 - h**2
     if orthogonal:
-        full, rest = divmod(bits, dimension)
-        fill = (full * dimension**2 + rest**2) / (dimension * bits)
+        width = block_width(dimension, orthogonal)
+        full, rest = divmod(bits, width)
+        fill = (full * width**2 + rest**2) / (width * bits)
         spread = np.maximum(spread - fill * (np.sin(np.pi * h) / np.pi) ** 2, 0.0)
     return np.pi**2 / bits * spread

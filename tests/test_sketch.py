@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from deot_mpi.projections import block_width, projections
 from deot_mpi.sketch import BitCounts, angle_variance, angles_by_count, packed_bytes, sketch
 
 
@@ -50,9 +51,36 @@ def test_bits_are_signs_of_the_same_projections_on_every_agent() -> None:
     [*(("hamming", phi) for phi in (0.3, 1.0, np.pi / 2, 2.5)), *(("paper", phi) for phi in (1.3, np.pi / 2, 2.0))],
 )
 def test_estimates_are_unbiased_with_the_stated_variance(estimator: str, orthogonal: bool, phi: float) -> None:
+    """Three full blocks of projections and half of one."""
+    x, y = pair_at_angle(phi, 24, np.random.default_rng(5))
+    check_estimates(x, y, phi, 84, estimator, orthogonal)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    ("estimator", "phi"), [("hamming", 0.3), ("hamming", np.pi / 2), ("hamming", 2.5), ("paper", 1.3)]
+)
+def test_structured_projections_pass_for_uniform_ones(estimator: str, phi: float, sparse: bool) -> None:
+    """150 columns, padded to 256; also for rows with one or two entries, the hardest to mix."""
+    x, y = pair_at_angle(phi, 150, np.random.default_rng(6))
+    if sparse:
+        x, y = np.zeros((2, 1, 150))
+        x[0, 3], y[0, 3], y[0, 4] = 1.0, np.cos(phi), np.sin(phi)
+    check_estimates(x, y, phi, 640, estimator, orthogonal=True)
+
+
+def test_full_blocks_are_tight_frames() -> None:
+    """sum_l omega_l omega_l^T = c I over every full block; with fewer columns than a power of two, too."""
+    for dimension, width in ((24, 24), (150, 256)):
+        assert block_width(dimension, orthogonal=True) == width
+        omega = projections(dimension, 2 * width, 1, orthogonal=True)
+        for block in (omega[:, :width], omega[:, width:]):
+            np.testing.assert_allclose(block @ block.T, np.eye(dimension), atol=1e-12)
+
+
+def check_estimates(x: np.ndarray, y: np.ndarray, phi: float, bits: int, estimator: str, orthogonal: bool) -> None:
     """Over many seeds: mean within 4 standard errors, variance within 4 of its own (sqrt(2/n), relative, if normal)."""
-    dimension, bits, seeds = 24, 84, 1000  # three full blocks of projections and half of one
-    x, y = pair_at_angle(phi, dimension, np.random.default_rng(5))
+    dimension, seeds = x.shape[1], 1000
     found = np.array([
         estimated(
             sketch(x, bits, s, orthogonal), sketch(y, bits, s, orthogonal), bits, dimension, estimator, orthogonal
