@@ -15,10 +15,10 @@ from mpi4py import MPI
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from deot_mpi.adaptation.carry import barycentres, class_sums, labelled_rows, slopes_to_sources
+from deot_mpi.adaptation.carry import Penalty, barycentres, class_sums, labelled_rows, slopes_to_sources
 from deot_mpi.adaptation.classes import Classes, Labels, agree_on_classes
 from deot_mpi.adaptation.nearest import nearest_labels
-from deot_mpi.adaptation.penalty import PenalisedPairs, slopes
+from deot_mpi.adaptation.penalty import PenalisedPairs, entropy_slopes, lpl1_slopes
 from deot_mpi.agent import Agents
 from deot_mpi.disclosure import adapt_notes, protocol_notes
 from deot_mpi.eot import prepare, transport_values
@@ -132,19 +132,19 @@ def _adapt(
     ):
         solver = make_solver(setting, holding, channel, probe, options)
         task = _Task(setting, holding, kernel, solver, options, classes)
-        state, ended = _solve(task, recorder, start)
-        carried = _carry(task, state)
+        state, ended, penalty = _solve(task, recorder, start)
+        carried = _carry(task, state, penalty)
     return _result(
         setting, holding, options, classes, (state, ended), carried, tuple(recorder.trace), setup_seconds, clock
     )
 
 
-def _solve(task: _Task, recorder: Recorder, start: Floats | None) -> tuple[SolverState, Ended]:
+def _solve(task: _Task, recorder: Recorder, start: Floats | None) -> tuple[SolverState, Ended, Penalty | None]:
     """One transport problem or, class-regularised, one for each tangent of the penalty."""
     options, solver = task.options, task.solver
     rule = Rule(options.rounds, options.tol, options.stop, options.check_every)
     turns = options.class_rounds if options.method == "class-regularised" else 1
-    potential, rounds = start, 0
+    potential, rounds, penalty = start, 0, None
     for turn in range(turns):
         recorder.outer = turn
         state = solver.setup(potential)
@@ -152,33 +152,42 @@ def _solve(task: _Task, recorder: Recorder, start: Floats | None) -> tuple[Solve
         recorder.rounds_before += state.round
         rounds, potential = rounds + state.round, state.potential
         if turn < turns - 1:
-            _penalise(task, state)
+            penalty = _penalise(task, state)
     state.round = rounds
-    return state, ended
+    return state, ended, penalty
 
 
-def _penalise(task: _Task, state: SolverState) -> None:
+def _penalise(task: _Task, state: SolverState) -> Penalty:
     """Every target turns its class sums into slopes, every source adds these to its rows' costs."""
-    holding, classes, labels = task.holding, task.classes, task.setting.samples.labels
-    table = slopes_to_sources(task.setting, holding, slopes(task.class_sums(state)), classes.count)
-    if holding.rows is None or labels is None:
-        return
-    pairs = task.kernel.pairs(holding.own, stacked([holding.shown[j] for j in holding.view.neighbours]))
-    penalty = task.options.class_weight / holding.view.eps * table
-    holding.rows.take(PenalisedPairs(pairs, classes.places(labels), penalty))
+    holding, classes, labels, view = task.holding, task.classes, task.setting.samples.labels, task.holding.view
+    sums, weight = task.class_sums(state), task.options.weight_of_classes
+    if view.role is Role.SOURCE:
+        own = np.zeros((classes.count, 0))
+    elif task.options.class_penalty == "entropy":
+        own = entropy_slopes(sums, classes.shares, view.marginal * view.shares, weight)
+    else:
+        own = lpl1_slopes(sums, weight / view.eps)
+    heard = slopes_to_sources(task.setting, holding, own, classes.count)
+    if view.role is Role.TARGET or labels is None:
+        return Penalty(np.zeros(0, dtype=np.int64), own)
+    penalty = Penalty(classes.places(labels), heard)
+    if holding.rows is not None:
+        pairs = task.kernel.pairs(holding.own, stacked([holding.shown[j] for j in view.neighbours]))
+        holding.rows.take(PenalisedPairs(pairs, penalty.places, penalty.table))
+    return penalty
 
 
-def _carry(task: _Task, state: SolverState) -> _Carried:
+def _carry(task: _Task, state: SolverState, penalty: Penalty | None) -> _Carried:
     setting, classes, target = task.setting, task.classes, task.setting.agents.role is Role.TARGET
     nothing = _nothing(setting.sizes.dimension, classes.count)
-    if task.options.method != "1nn":
+    if task.options.reading == "labels":
         sums = task.class_sums(state).T
         if not target:
             return nothing
         whole = sums.sum(axis=1, keepdims=True)
         scores = np.divide(sums, whole, out=np.zeros_like(sums), where=whole > 0)
-        return replace(nothing, predictions=classes.names[scores.argmax(axis=1)], scores=scores)
-    mapped = barycentres(setting, task.holding, task.kernel, task.solver.plan(state), state.potential)
+        return replace(nothing, predictions=classes.names[classes.lift(scores).argmax(axis=1)], scores=scores)
+    mapped = barycentres(setting, task.holding, task.kernel, task.solver.plan(state), state.potential, penalty)
     known, labels = labelled_rows(setting, mapped, setting.samples.labels)
     centre = setting.samples.rows[0] - setting.rows[0]
     if not target:

@@ -58,19 +58,21 @@ def gromov_notes(setting: Setting, options: GromovOptions) -> tuple[str, ...]:
 def adapt_notes(setting: Setting, options: AdaptOptions) -> tuple[str, ...]:
     """What domain adaptation discloses besides the transport problem behind it."""
     notes = [*privacy_notes(setting, options)]
-    if options.method == "1nn":
+    if options.reading == "1nn":
         notes.append(
             "Privacy: the sources' rows mapped to the target domain, with their labels, went to their targets."
             if options.kernel == "raw"
             else "Privacy: every target showed its sources sum_m P_nm y_m, a mean of its rows for each row of theirs, "
             "and got their sketches and their mapped rows with labels. As eps goes to 0, such means are raw rows."
         )
-    else:
+    if options.method != "1nn":
         notes.append(
-            "Privacy: no features were sent; a target learnt the mass each class of each source sends its rows."
+            ("Privacy: a" if options.reading == "1nn" else "Privacy: no features were sent; a")
+            + " target learnt the mass each class of each source sends its rows."
         )
     notes.append(
-        "Privacy: all agents know which classes there are, and how many of its known labels each target predicted."
+        "Privacy: all agents know which classes there are, their shares in all source rows, and how many of its known "
+        "labels each target predicted."
     )
     return tuple(notes)
 

@@ -15,7 +15,9 @@ from deot_mpi.options import (
     METHODS,
     MOMENTS,
     P_UPDATES,
+    PENALTIES,
     PRECISIONS,
+    READINGS,
     SELF_TERMS,
     SOLVERS,
     STOPS,
@@ -102,16 +104,26 @@ def _add_adaptation(parser: Parser, default: AdaptOptions) -> None:
     group.add_argument(
         "--method", choices=METHODS, default=default.method,
         help="1nn: source rows mapped to the target domain, the nearest one's label;\n"
-        "labels: the mass each class sends to a row, no features on the wire;\n"
-        "class-regularised: the same, with a plan that sends few classes to one row (default: 1nn)",
+        "labels: the class that sends a row most mass for its share, no features on the wire;\n"
+        "class-regularised: a plan that sends few classes to one row (default: 1nn)",
     )  # fmt: skip
     group.add_argument(
-        "--class-weight", type=float, default=default.class_weight, metavar="W",
-        help=f"of the class penalty, in cost units (default: {default.class_weight})",
+        "--class-penalty", choices=PENALTIES, default=default.class_penalty,
+        help="entropy: less regularisation between classes than within;\n"
+        "lpl1: POT's sinkhorn_lpl1_mm (default: entropy)",
+    )  # fmt: skip
+    group.add_argument(
+        "--class-weight", type=float, metavar="W",
+        help="of the penalty: entropy: the share of eps taken off between classes (default: 0.5);\n"
+        "lpl1: in cost units (default: 0.1)",
     )  # fmt: skip
     group.add_argument(
         "--class-rounds", type=int, default=default.class_rounds, metavar="T",
         help=f"transport problems, each with the last one's class sums (default: {default.class_rounds})",
+    )  # fmt: skip
+    group.add_argument(
+        "--class-reading", choices=READINGS, default=default.class_reading,
+        help="how class-regularised predicts: as 1nn does, or as labels (default: 1nn)",
     )  # fmt: skip
 
 

@@ -29,6 +29,9 @@ P_UPDATES = ("closed", "gradient", "sampled")
 MOMENTS = ("surrogate", "exchange")
 SELF_TERMS = ("auto", "sketch", "moments")
 METHODS = ("1nn", "labels", "class-regularised")
+PENALTIES = ("entropy", "lpl1")
+READINGS = ("1nn", "labels")
+_CLASS_WEIGHTS = {"entropy": 0.5, "lpl1": 0.1}
 _SINGLE_TOLERANCE = 1e-6
 """The smallest marginal error that a float32 kernel is asked for; its rounding is about a tenth of it."""
 
@@ -221,16 +224,29 @@ class AdaptOptions(EOTOptions):
 
     method: Literal["1nn", "labels", "class-regularised"] = "1nn"
     """1nn: source rows mapped to the target domain, nearest one's label; labels: class sums of the plan, no features
-    sent; class-regularised: the same, with a plan that sends few classes to one row."""
-    class_weight: float = 0.1
-    """Of the class penalty, in cost units (POT's reg_cl, eta)."""
+    sent; class-regularised: a plan that sends few classes to one row, read in one of these two ways."""
+    class_penalty: Literal["entropy", "lpl1"] = "entropy"
+    """Of class-regularised: less regularisation between classes than within, or POT's sinkhorn_lpl1_mm."""
+    class_weight: float | None = None
+    """Of the penalty. entropy: the share of eps taken off between classes, at most 1, by default 0.5; lpl1: in cost
+    units (POT's reg_cl, eta), by default 0.1."""
     class_rounds: int = 10
     """Tangents of the class penalty, each a transport problem."""
+    class_reading: Literal["1nn", "labels"] = "1nn"
+    """How class-regularised predicts from its plan."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _choice("method", self.method, METHODS)
-        _positive("class_weight", self.class_weight)
+        _choice("class_penalty", self.class_penalty, PENALTIES)
+        _choice("class_reading", self.class_reading, READINGS)
+        if self.class_weight is not None:
+            _positive("class_weight", self.class_weight)
+            if self.class_penalty == "entropy" and self.class_weight > 1:
+                raise InputError(
+                    f"class_weight is {self.class_weight:g}; with class_penalty 'entropy' it is a share of eps, at "
+                    "most 1 (with 'lpl1' it is in cost units)."
+                )
         _at_least_one("class_rounds", self.class_rounds)
         if self.method == "class-regularised" and self.solver != "sinkhorn":
             raise InputError(
@@ -241,6 +257,15 @@ class AdaptOptions(EOTOptions):
             raise InputError(
                 "reference is for eot; adapt is compared with POT by its accuracy, where labels are known."
             )
+
+    @property
+    def weight_of_classes(self) -> float:
+        return _CLASS_WEIGHTS[self.class_penalty] if self.class_weight is None else float(self.class_weight)
+
+    @property
+    def reading(self) -> str:
+        """How labels are read off the plan."""
+        return self.class_reading if self.method == "class-regularised" else self.method
 
 
 def _matrix(value: object) -> Floats:

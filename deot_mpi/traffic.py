@@ -56,22 +56,27 @@ def adapt_bytes(setting: Setting, options: AdaptOptions, rounds: int, classes: i
     """Domain adaptation's: entropic OT's, and what the plan carries.
 
     1nn: mapped rows and labels to the targets, D and 1 numbers a row and edge; with sketches, before that, sketch, norm
-    and potential of every source row to the targets and D + 1 numbers (Pi_ij Y_j and the row sums) back. Otherwise C
-    numbers a column and edge, and twice that for every further tangent of the class penalty.
+    and potential of every source row to the targets (and its class, where classes are penalised) and D + 1 numbers
+    (Pi_ij Y_j and the row sums) back. labels: C numbers a column and edge. Every further tangent of a class penalty
+    takes C numbers a column and edge to the targets and as many back.
     """
     costs: dict[Kind, float] = dict(expected_bytes(setting, options, rounds))
     rows = float(_numbers_asked(setting, Role.TARGET, None).sum())
     columns = float(_numbers_asked(setting, Role.SOURCE, None).sum())
-    if options.method != "1nn":
-        turns = options.class_rounds if options.method == "class-regularised" else 1
-        return _rounded(costs | {Kind.LABELS: _NUMBER * classes * columns * (2 * turns - 1)})
+    penalised = options.method == "class-regularised" and options.class_rounds > 1
+    costs[Kind.LABELS] = _NUMBER * classes * columns * 2 * (options.class_rounds - 1) if penalised else 0
+    if options.reading == "labels":
+        costs[Kind.LABELS] += _NUMBER * classes * columns
+        return _rounded(costs)
     numbers = setting.sizes.dimension
+    costs[Kind.LABELS] += _NUMBER * rows
     if options.kernel == "sketch":
         numbers += setting.sizes.dimension + 1
         costs[Kind.SKETCH] += packed_bytes(options.bits) * rows
         costs[Kind.NORMS] += _NUMBER * rows
         costs[Kind.POTENTIALS] += _NUMBER * rows
-    return _rounded(costs | {Kind.MAPPED: _NUMBER * numbers * rows, Kind.LABELS: _NUMBER * rows})
+        costs[Kind.LABELS] += _NUMBER * rows if penalised else 0
+    return _rounded(costs | {Kind.MAPPED: _NUMBER * numbers * rows})
 
 
 def _shown(setting: Setting, options: Options, per_row: Mapping[Role, Mapping[Kind, float]]) -> dict[Kind, float]:

@@ -31,7 +31,7 @@ class DistributedTransport:
         method: str = "1nn",
         reg_e: float | None = None,
         eps_scale: float | None = None,
-        reg_cl: float = 0.1,
+        reg_cl: float | None = None,
         max_iter: int = 1000,
         tol: float = 1e-6,
         kernel: str = "sketch",

@@ -6,10 +6,13 @@ kernel it also knows the targets' rows, with sketches it does not, and the targe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.adaptation.classes import Labels
+from deot_mpi.adaptation.penalty import PenalisedPairs
 from deot_mpi.kernel import Kernel, LogPairs, stacked
 from deot_mpi.kinds import Kind
 from deot_mpi.problem import Holding
@@ -44,10 +47,22 @@ def class_sums(setting: Setting, holding: Holding, plan: Plan, one_hot: Floats) 
     return np.zeros((classes, 0))
 
 
-def barycentres(setting: Setting, holding: Holding, kernel: Kernel, plan: Plan, own: Floats) -> Floats:
+@dataclass(frozen=True)
+class Penalty:
+    """What an agent must know to compute with a penalised plan."""
+
+    places: Labels
+    """The classes of its rows, 0..C-1; empty at a target."""
+    table: Floats
+    """Of its columns, (C, M): all neighbours' side by side at a source, its own at a target. In units of eps."""
+
+
+def barycentres(
+    setting: Setting, holding: Holding, kernel: Kernel, plan: Plan, own: Floats, penalty: Penalty | None = None
+) -> Floats:
     """x^_n = sum_m P_nm y_m / sum_m P_nm for a source's rows; empty at targets. ``own`` is the agent's potential."""
     if not all(Kind.SAMPLES in shown for shown in (holding.own, *holding.shown.values())):
-        sums = _asked(setting, holding, kernel, own)
+        sums = _asked(setting, holding, kernel, own, penalty)
     elif plan is None or holding.rows is None:
         sums = np.ones((0, setting.sizes.dimension + 1))
     else:
@@ -74,30 +89,37 @@ def _computed(holding: Holding, plan: tuple[Floats, Floats]) -> Floats:
     return sums
 
 
-def _asked(setting: Setting, holding: Holding, kernel: Kernel, own: Floats) -> Floats:
+def _asked(setting: Setting, holding: Holding, kernel: Kernel, own: Floats, penalty: Penalty | None) -> Floats:
     """Sources show their sketches and potentials, targets answer with their part of every barycentre.
 
     A source learns sum_m P_nm y_m of each target, which tends to raw rows as eps goes to 0; a target learns the
-    sources' sketches and potentials.
+    sources' sketches and potentials, and where classes are penalised the rows' classes.
     """
     edges, view, width = setting.edges, holding.view, setting.sizes.dimension + 1
     shown = kernel.show(setting.rows, view.role)
     if view.role is Role.SOURCE:
-        for kind, array in {**shown, Kind.POTENTIALS: own}.items():
+        said = {**shown, Kind.POTENTIALS: own} | ({} if penalty is None else {Kind.LABELS: penalty.places})
+        for kind, array in said.items():
             edges.swap_each(kind, dict.fromkeys(edges.neighbours, np.ascontiguousarray(array)), {})
         answers = {j: np.empty((view.shares.size, width)) for j in edges.neighbours}
         edges.swap_each(Kind.MAPPED, {}, dict(answers))
         return np.sum(list(answers.values()), axis=0) if answers else np.ones((view.shares.size, width))
     counts = {i: int(setting.sizes.counts[Role.SOURCE][i]) for i in edges.neighbours}
     theirs = {i: {**kernel.blank(count, Role.SOURCE), Kind.POTENTIALS: np.empty(count)} for i, count in counts.items()}
-    for kind in (*shown, Kind.POTENTIALS):
+    if penalty is not None:
+        for i, count in counts.items():
+            theirs[i][Kind.LABELS] = np.empty(count, dtype=np.int64)
+    for kind in (*shown, Kind.POTENTIALS, *([] if penalty is None else [Kind.LABELS])):
         edges.swap_each(kind, {}, {i: part[kind] for i, part in theirs.items()})
     y, parts = _with_ones(setting.rows), {}
     for i, e in view.edge_weights.items():
         weights = np.log(e / float(setting.protocol.marginals(Role.SOURCE)[i])) + np.log(view.shares)
         f = np.asarray(theirs[i].pop(Kind.POTENTIALS), dtype=np.float64) / view.eps
-        pairs = kernel.pairs(theirs[i], shown).shifted(f, own / view.eps + weights)
-        parts[i] = _times(pairs, y)
+        places = theirs[i].pop(Kind.LABELS, None)
+        pairs = kernel.pairs(theirs[i], shown)
+        if penalty is not None and places is not None:
+            pairs = PenalisedPairs(pairs, np.asarray(places, dtype=np.int64), penalty.table)
+        parts[i] = _times(pairs.shifted(f, own / view.eps + weights), y)
     edges.swap_each(Kind.MAPPED, dict(parts), {})
     return np.ones((0, width))
 

@@ -21,6 +21,8 @@ class Classes:
     """The labels that occur among the sources, in ascending order."""
 
     names: Labels
+    shares: Floats
+    """Each class's share of the sources' mass under E's marginals."""
 
     @property
     def count(self) -> int:
@@ -30,19 +32,30 @@ class Classes:
         """0..C-1 for each label."""
         return np.asarray(np.searchsorted(self.names, labels))
 
+    def lift(self, scores: Floats) -> Floats:
+        """How many times its share in the sources each class sends: at a large eps, a frequent class sends every row
+        most mass, and says nothing by that."""
+        return np.divide(scores, self.shares, out=np.zeros_like(scores), where=self.shares > 0)
+
     def one_hot(self, labels: Labels) -> Floats:
         return np.eye(self.count)[self.places(labels)]
 
 
 def agree_on_classes(setting: Setting) -> Classes:
-    """Every source must have labels; the classes are the union. Only that is learnt, not who has which. Collective."""
+    """Every source must have labels; the classes are the union. What is learnt is that and their shares in all rows,
+    not who has which. Collective."""
     labels, collectives, agents = setting.samples.labels, setting.collectives, setting.agents
     collectives.all_or_none(lambda: _require(labels, agents.role, agents.name))
     own = labels if agents.role is Role.SOURCE and labels is not None else np.zeros(0, dtype=np.int64)
     largest = collectives.maximum(Kind.LABELS, np.array([own.max(initial=0)]))
     seen = np.zeros(int(largest[0]) + 1, dtype=np.int64)
     seen[own] = 1
-    return Classes(np.flatnonzero(collectives.maximum(Kind.LABELS, seen)))
+    names = np.flatnonzero(collectives.maximum(Kind.LABELS, seen))
+    mass = np.zeros(names.size)
+    if own.size:
+        marginal = float(setting.protocol.marginals(Role.SOURCE)[agents.index])
+        mass += marginal * np.bincount(np.searchsorted(names, own), setting.samples.shares, names.size)
+    return Classes(names, collectives.masked_sum(setting.edges, mass))
 
 
 def _require(labels: Labels | None, role: Role, owner: str) -> None:

@@ -1,9 +1,16 @@
 """Class-regularised transport: mass for one target row should come from few classes.
 
-The decentralised counterpart of POT's ``sinkhorn_lpl1_mm`` (Courty et al.): the penalty weight sum_m sum_c
-(mass of class c in column m)^(1/2) is concave, and is replaced, time after time, by its tangent. That is a transport
-problem with a cost W_cm added for rows of class c. Labels stay with the sources; the class sums of a column meet at the
-target that holds it.
+Two penalties on S_cm, the mass that class c sends to target row m; labels stay with the sources, the class sums of a
+column meet at the target that holds it. Both are met by tangents: S's penalty is replaced, time after time, by its
+slope at the last S, a cost added for all rows of class c in column m. Each time that is a transport problem.
+
+``entropy``: eps KL(pi|R) is the sum of a part between classes and a part within them, KL(S | shares b) and
+sum_cm S_cm KL(pi(.|c,m) | R(.|c)). Taking w of the part between off leaves eps (1 - w) between classes and eps within:
+a plan that is sharp about classes and smooth about rows. What remains is convex for w <= 1, so the tangents lead to the
+one optimum (each comes closer by a factor of about w).
+
+``lpl1``: POT's ``sinkhorn_lpl1_mm`` (Courty et al.): w sum_cm (S_cm + floor)^(1/2), concave. It depends on the number
+of target rows through S_cm, and where the tangents end depends on where they start.
 """
 
 from __future__ import annotations
@@ -20,11 +27,20 @@ from deot_mpi.samples import Floats
 
 _POWER, _FLOOR = 0.5, 1e-3
 """POT's: p, and what keeps the slope finite where a class sends nothing."""
+_LEAST_LIFT = 1e-12
+"""A class that sends a row this much less than its share is shut out of it, and stays at this."""
 
 
-def slopes(class_mass: Floats) -> Floats:
-    """d/dm (m + floor)^p of every class's mass in every column."""
-    return np.asarray(_POWER * (class_mass + _FLOOR) ** (_POWER - 1.0))
+def entropy_slopes(class_mass: Floats, class_shares: Floats, column_mass: Floats, weight: float) -> Floats:
+    """-w log(S_cm / (share_c b_m)), in units of eps: the slope of -w KL(S | shares b), up to a constant."""
+    usual = np.outer(class_shares, column_mass)
+    lift = np.divide(class_mass, usual, out=np.ones_like(class_mass), where=usual > 0)
+    return np.asarray(-weight * np.log(np.maximum(lift, _LEAST_LIFT)))
+
+
+def lpl1_slopes(class_mass: Floats, weight: float) -> Floats:
+    """w d/dS (S + floor)^p of every class's mass in every column, in the units of w."""
+    return np.asarray(weight * _POWER * (class_mass + _FLOOR) ** (_POWER - 1.0))
 
 
 class PenalisedPairs:
