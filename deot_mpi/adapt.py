@@ -16,11 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from deot_mpi.adaptation.carry import Penalty, barycentres, class_sums, labelled_rows, slopes_to_sources
+from deot_mpi.adaptation.choice import choose_scale
 from deot_mpi.adaptation.classes import Classes, Labels, agree_on_classes
 from deot_mpi.adaptation.nearest import nearest_labels
 from deot_mpi.adaptation.penalty import PenalisedPairs, entropy_slopes, lpl1_slopes
 from deot_mpi.agent import Agents
-from deot_mpi.disclosure import adapt_notes, protocol_notes
+from deot_mpi.disclosure import adapt_notes, choice_notes, protocol_notes
 from deot_mpi.eot import prepare, transport_values
 from deot_mpi.kernel import Kernel, stacked
 from deot_mpi.kinds import Kind
@@ -30,6 +31,7 @@ from deot_mpi.result import AdaptResult, TracePoint
 from deot_mpi.roles import Role
 from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent, understood
 from deot_mpi.samples import Floats, Samples, check_samples
+from deot_mpi.scaling import scaled
 from deot_mpi.setting import Setting, meet
 from deot_mpi.solvers import Solver, SolverState
 from deot_mpi.solvers.base import Rule
@@ -72,13 +74,31 @@ def solve_adapt(
     start: Start | None = None,
 ) -> AdaptResult:
     """As ``adapt``, with samples that are loaded once the agent knows who it is."""
+
+    def load_scaled(agents: Agents) -> Samples:
+        samples = load(agents)
+        return replace(samples, rows=scaled(samples.rows, options.scaling, agents.name))
+
+    def trial(number: int, own_role: Role, samples: Samples, tried: AdaptOptions) -> AdaptResult:
+        def told(point: TracePoint) -> None:
+            if progress is not None:
+                progress(replace(point, trial=number))
+
+        return solve_adapt(comm, own_role, lambda _: samples, tried, told)
+
     with threadpool_limits(limits=1):  # as for entropic OT: one order of addition
-        clock = Clock()
-        setting = meet(comm, role, load, options, centre=options.centre)
+        clock, choice, settled = Clock(), None, options
+        setting = meet(comm, role, load_scaled, options, centre=options.centre)
         with setting.agents.freed_on_error():
-            result = _adapt(setting, options, progress, agree_on_start(setting, start), clock)
+            first = agree_on_start(setting, start)
+            if options.choose_eps:
+                choice = choose_scale(setting, options, trial)
+                settled = replace(options, choose_eps=False, eps_scale=choice.chosen)
+            result = _adapt(setting, settled, progress, first, clock)
         setting.agents.free()
-        return result
+    notes = (*result.notes, *choice_notes(options))
+    settings = {**result.settings, "choose_eps": options.choose_eps}
+    return replace(result, choice=choice, notes=notes, settings=settings)
 
 
 @dataclass(frozen=True)
@@ -232,6 +252,7 @@ def _result(
         settings=settings_of(options),
         method=options.method,
         classes=tuple(int(name) for name in classes.names),
+        class_shares=tuple(float(share) for share in classes.shares),
         predictions=carried.predictions,
         scores=carried.scores,
         mapped=carried.mapped,

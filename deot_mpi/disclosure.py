@@ -77,6 +77,20 @@ def adapt_notes(setting: Setting, options: AdaptOptions) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def choice_notes(options: AdaptOptions) -> tuple[str, ...]:
+    """What choosing eps discloses besides."""
+    if not options.choose_eps:
+        return ()
+    swapped = (
+        " In half of them the roles were swapped: what is said above of targets then held for sources, and the other "
+        "way round."
+    )
+    return (
+        f"Privacy: eps was chosen in {options.trials} runs on parts of the rows.{swapped} All agents know how many "
+        "hidden rows of each class were labelled rightly in all. Targets' true labels were not used.",
+    )
+
+
 def _kernel_note(options: Options, dimension: int) -> str:
     if options.kernel == "raw":
         return (

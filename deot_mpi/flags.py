@@ -27,6 +27,7 @@ from deot_mpi.options import (
     Options,
 )
 from deot_mpi.protocol.choose import NAMES
+from deot_mpi.scaling import SCALINGS
 from deot_mpi.synthetic import DATASETS, SCATTERS
 
 PROGRESS = ("auto", "live", "plain", "none")
@@ -124,6 +125,22 @@ def _add_adaptation(parser: Parser, default: AdaptOptions) -> None:
     group.add_argument(
         "--class-reading", choices=READINGS, default=default.class_reading,
         help="how class-regularised predicts: as 1nn does, or as labels (default: 1nn)",
+    )  # fmt: skip
+    group.add_argument(
+        "--scaling", choices=SCALINGS, default=default.scaling,
+        help="of rows, first: unit: length 1; hellinger: roots of shares, for counts (default: none)",
+    )  # fmt: skip
+    group.add_argument(
+        "--choose-eps", action=argparse.BooleanOptionalAction, default=False,
+        help="choose eps from --eps-grid by reverse validation, without target labels",
+    )  # fmt: skip
+    group.add_argument(
+        "--eps-grid", type=_numbers, default=default.eps_grid, metavar="S,S,...",
+        help=f"shares of the mean cost (default: {','.join(f'{share:g}' for share in default.eps_grid)})",
+    )  # fmt: skip
+    group.add_argument(
+        "--validation-rows", type=int, default=default.validation_rows, metavar="N",
+        help=f"rows of each domain used for that, at most (default: {default.validation_rows})",
     )  # fmt: skip
 
 
@@ -337,6 +354,13 @@ def _add_solver(parser: Parser, default: Options) -> argparse._ArgumentGroup:
         help=f"end the run if an agent is silent this long (default: {default.timeout:g} s)",
     )
     return group
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers; write it like 0.05,0.1,0.2") from error
 
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}

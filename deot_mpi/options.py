@@ -11,6 +11,7 @@ import numpy as np
 
 from deot_mpi.errors import InputError
 from deot_mpi.samples import Floats
+from deot_mpi.scaling import SCALINGS
 from deot_mpi.sketch import Estimator
 
 DEFAULT_EPS_SCALE = 0.1
@@ -234,6 +235,14 @@ class AdaptOptions(EOTOptions):
     """Tangents of the class penalty, each a transport problem."""
     class_reading: Literal["1nn", "labels"] = "1nn"
     """How class-regularised predicts from its plan."""
+    scaling: Literal["none", "unit", "hellinger"] = "none"
+    """What every agent does to its rows first: nothing, length 1, or the roots of their shares."""
+    choose_eps: bool = False
+    """Whether eps is chosen from eps_grid by reverse validation, without target labels."""
+    eps_grid: tuple[float, ...] = (0.03, 0.05, 0.07, 0.1, 0.14, 0.2)
+    """Shares of the mean cost to choose from."""
+    validation_rows: int = 2000
+    """Rows of each domain, at most, that take part in the choice."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -248,6 +257,8 @@ class AdaptOptions(EOTOptions):
                     "most 1 (with 'lpl1' it is in cost units)."
                 )
         _at_least_one("class_rounds", self.class_rounds)
+        _choice("scaling", self.scaling, SCALINGS)
+        self._check_choice()
         if self.method == "class-regularised" and self.solver != "sinkhorn":
             raise InputError(
                 f"solver is '{self.solver}', but method 'class-regularised' needs 'sinkhorn': labels stay with the "
@@ -257,6 +268,20 @@ class AdaptOptions(EOTOptions):
             raise InputError(
                 "reference is for eot; adapt is compared with POT by its accuracy, where labels are known."
             )
+
+    def _check_choice(self) -> None:
+        if not isinstance(self.choose_eps, bool):
+            raise InputError(f"choose_eps is {self.choose_eps!r}; it must be True or False.")
+        if self.choose_eps and (self.eps is not None or self.eps_scale is not None):
+            given = f"eps is {self.eps}" if self.eps is not None else f"eps_scale is {self.eps_scale}"
+            raise InputError(f"{given}, and choose_eps is to choose it; give one of the two.")
+        object.__setattr__(self, "eps_grid", _grid(self.eps_grid))
+        _at_least_one("validation_rows", self.validation_rows)
+
+    @property
+    def trials(self) -> int:
+        """Runs it takes to choose eps: there and back, with either half, for each of the grid."""
+        return 4 * len(self.eps_grid) if self.choose_eps else 0
 
     @property
     def weight_of_classes(self) -> float:
@@ -276,6 +301,16 @@ def _matrix(value: object) -> Floats:
     if matrix.ndim != 2:
         raise InputError(f"protocol is an array of shape {matrix.shape}; a matrix has a row per source agent.")
     return matrix
+
+
+def _grid(value: object) -> tuple[float, ...]:
+    if not isinstance(value, tuple | list) or not value:
+        raise InputError(
+            f"eps_grid is {value!r}; it must be a list of shares of the mean cost, such as 0.05, 0.1, 0.2."
+        )
+    for share in value:
+        _positive("a share in eps_grid", share)
+    return tuple(sorted({float(share) for share in value}))
 
 
 def _choice(name: str, value: object, choices: tuple[str, ...]) -> None:

@@ -23,6 +23,7 @@ class Purpose(IntEnum):
     TARGET_PICKS = 7
     ALIGNMENTS = 8
     ALIGNMENT_PICKS = 9
+    VALIDATION = 10
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

@@ -65,6 +65,8 @@ class TracePoint:
     """Of several starts, which; 0 where there is one."""
     outer: int = 0
     """The alignment at work, counted from 1 in each start; 0 where there is none."""
+    trial: int = 0
+    """Of the runs that choose eps, which, counted from 1; 0 in the run itself."""
 
 
 @dataclass(frozen=True)
@@ -233,6 +235,26 @@ class EOTResult(Result):
         }
 
 
+@dataclass(frozen=True)
+class EpsScore:
+    """One eps of the grid, as a share of the mean cost, and how it did."""
+
+    scale: float
+    score: float
+    """Mean over classes of the share of hidden source rows that were labelled rightly by way of the targets."""
+
+
+@dataclass(frozen=True)
+class EpsChoice:
+    """How eps was chosen without target labels, and what that cost."""
+
+    scores: tuple[EpsScore, ...]
+    chosen: float
+    bytes: int
+    """On the edges, in all trials; not in the ledger, which is of the run itself."""
+    seconds: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdaptResult(Result):
     """Of domain adaptation; the values are those of the transport problem behind it."""
@@ -240,6 +262,8 @@ class AdaptResult(Result):
     method: str
     classes: tuple[int, ...]
     """The labels that occur among the sources."""
+    class_shares: tuple[float, ...]
+    """Each one's share of the sources' mass."""
     predictions: NDArray[np.int64]
     """At a target: the predicted label of each of its rows. Empty at a source."""
     scores: Floats
@@ -253,6 +277,7 @@ class AdaptResult(Result):
     """Of all target rows with known labels, the share that was predicted; None where none are known."""
     accuracies: tuple[float | None, ...]
     """The same for each target agent."""
+    choice: EpsChoice | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Predictions are not in it: each target keeps its own (--save)."""
@@ -261,6 +286,8 @@ class AdaptResult(Result):
             "classes": list(self.classes),
             "accuracy": self.accuracy,
             "accuracies": list(self.accuracies),
+            "class_shares": list(self.class_shares),
+            "eps_choice": None if self.choice is None else asdict(self.choice),
         }
 
 

@@ -14,14 +14,16 @@ from deot_mpi.adaptation.nearest import nearest, nearest_labels
 from deot_mpi.errors import InputError
 from deot_mpi.result import AdaptResult
 from deot_mpi.samples import Floats, check_samples
+from deot_mpi.scaling import scaled
 
 
 class DistributedTransport:
     """Fit on every rank with its own rows, then map source rows or predict target rows, each where they are.
 
     ``fit`` is collective over ``comm``; ``transform`` and ``predict`` send nothing. ``reg_e`` is eps in cost units (or
-    ``eps_scale`` a share of the mean cost), ``reg_cl`` the weight of the class penalty, ``max_iter`` the rounds; other
-    options of ``adapt`` go into ``options``. After ``fit``: ``result_``, ``role_``, ``classes_``.
+    ``eps_scale`` a share of the mean cost, or ``choose_eps``), ``reg_cl`` the weight of the class penalty, ``max_iter``
+    the rounds; other options of ``adapt`` go into ``options``. With ``scaling``, mapped rows are scaled ones, too.
+    After ``fit``: ``result_``, ``role_``, ``classes_``.
     """
 
     def __init__(
@@ -36,11 +38,13 @@ class DistributedTransport:
         tol: float = 1e-6,
         kernel: str = "sketch",
         bits: int = 1024,
+        scaling: str = "none",
+        choose_eps: bool = False,
         options: dict[str, Any] | None = None,
     ) -> None:
         self.comm, self.method, self.reg_e, self.eps_scale = comm, method, reg_e, eps_scale
         self.reg_cl, self.max_iter, self.tol, self.kernel, self.bits = reg_cl, max_iter, tol, kernel, bits
-        self.options = options
+        self.scaling, self.choose_eps, self.options = scaling, choose_eps, options
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """All parameters by name, as scikit-learn wants them."""
@@ -61,9 +65,10 @@ class DistributedTransport:
         self.result_: AdaptResult = adapt(
             self.comm, X, role, labels=y, method=self.method, eps=self.reg_e, eps_scale=self.eps_scale,
             class_weight=self.reg_cl, rounds=self.max_iter, tol=self.tol, kernel=self.kernel, bits=self.bits,
-            **(self.options or {}),
+            scaling=self.scaling, choose_eps=self.choose_eps, **(self.options or {}),
         )  # fmt: skip
-        self.rows_, self.role_ = check_samples(X, None, "fitted rows").rows, self.result_.role
+        self.rows_ = scaled(check_samples(X, None, "fitted rows").rows, self.scaling, "fitted rows")
+        self.role_ = self.result_.role
         self.classes_ = np.array(self.result_.classes)
         return self
 
@@ -113,4 +118,4 @@ class DistributedTransport:
         new = check_samples(X, None, "new rows").rows
         if new.shape[1] != self.rows_.shape[1]:
             raise InputError(f"new rows have {new.shape[1]} columns, the fitted ones {self.rows_.shape[1]}.")
-        return new
+        return scaled(new, self.scaling, "new rows")

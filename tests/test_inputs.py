@@ -14,6 +14,7 @@ from deot_mpi.flags import HelpWanted
 from deot_mpi.options import EOTOptions
 from deot_mpi.roles import Role
 from deot_mpi.samples import check_samples
+from deot_mpi.scaling import scaled
 from deot_mpi.synthetic import SyntheticSet
 
 ROWS = np.array([[1.0, 2.0], [3.5, -4.0], [0.1, 1e-3]])
@@ -233,3 +234,15 @@ def test_help_and_version_are_texts() -> None:
 
 def test_every_flag_says_what_it_does() -> None:
     assert all(action.help for action in build_parser()._actions)
+
+
+def test_scaling_of_rows() -> None:
+    rows = np.array([[3.0, 4.0], [0.0, 2.0]])
+    np.testing.assert_array_equal(scaled(rows, "none", "source agent 0"), rows)
+    np.testing.assert_allclose(scaled(rows, "unit", "source agent 0"), [[0.6, 0.8], [0.0, 1.0]])
+    roots = scaled(rows, "hellinger", "source agent 0")
+    np.testing.assert_allclose(roots**2, rows / rows.sum(axis=1, keepdims=True))
+    with pytest.raises(InputError, match=r"source agent 0: row 1 is all zeros .1 such rows"):
+        scaled(np.array([[1.0], [0.0]]), "unit", "source agent 0")
+    with pytest.raises(InputError, match=r"target agent 2: row 0, column 1 is negative .*takes roots; use 'unit'"):
+        scaled(np.array([[1.0, -1.0]]), "hellinger", "target agent 2")

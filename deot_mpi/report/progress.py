@@ -11,7 +11,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from deot_mpi.options import EOTOptions, GromovOptions
+from deot_mpi.options import AdaptOptions, EOTOptions, GromovOptions
 from deot_mpi.result import TracePoint
 
 _LAUNCHERS = ("prterun", "prted", "orterun", "orted", "mpirun", "mpiexec", "hydra")
@@ -76,6 +76,8 @@ class ProgressLine:
         if isinstance(options, GromovOptions):
             done = point.start * options.outer + point.outer
             return f"start {point.start + 1}/{options.starts} alignment {point.outer}", done, "GW"
+        if point.trial and isinstance(options, AdaptOptions):
+            return f"choosing eps, run {point.trial}/{options.trials}, round {point.round}", 0, "W~"
         return f"round {point.round}/{options.rounds}", point.round, "W~"
 
     def __exit__(

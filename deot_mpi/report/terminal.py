@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deot_mpi.report.progress import WIDTH, terminal_behind_launcher
-from deot_mpi.result import AdaptResult, EOTResult, ErrorDecomposition, GromovResult, Result, Values
+from deot_mpi.result import AdaptResult, EOTResult, EpsChoice, ErrorDecomposition, GromovResult, Result, Values
 
 _MOST_STARTS = 10
 """Starts that are listed one by one."""
@@ -39,6 +39,8 @@ def print_result(result: Result) -> None:
         central = None if result.reference is None else result.reference.centralised
         console.print(_values_table("Entropic optimal transport, in cost units", result.values, central, _EOT_MEANINGS))
     elif isinstance(result, AdaptResult):
+        if result.choice is not None:
+            console.print(_choice_table(result.choice))
         console.print(_accuracy_table(result))
         console.print(_values_table("The transport behind it, in cost units", result.values, None, _EOT_MEANINGS))
     console.print(_run_table(result))
@@ -73,6 +75,17 @@ def _accuracy_table(result: AdaptResult) -> Table:
     for agent, accuracy in zip(targets, result.accuracies, strict=True):
         table.add_row(str(agent.index), str(agent.samples), _share(accuracy))
     table.add_row("all", str(sum(agent.samples for agent in targets)), _share(result.accuracy))
+    return table
+
+
+def _choice_table(choice: EpsChoice) -> Table:
+    title = "eps by reverse validation (no target labels): source rows labelled rightly by way of the targets"
+    table = Table(title=title, title_justify="left")
+    for column in ("share of the mean cost", "mean over classes", ""):
+        table.add_column(column, justify="right")
+    for one in choice.scores:
+        table.add_row(f"{one.scale:g}", f"{one.score:.4f}", "chosen" if one.scale == choice.chosen else "")
+    table.caption = f"{choice.seconds:.1f} s, {choice.bytes / 1e6:.1f} MB; the largest within a tenth of the best"
     return table
 
 
