@@ -1,4 +1,4 @@
-"""Samples from files: one file per agent, in .npy, .npz or .csv. Nothing is ever unpickled."""
+"""Samples from files: one file per agent, in .npy, .npz, .csv or .mat. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ ROWS, WEIGHTS = "X", "weights"
 ROWS_OR_WEIGHTS = (WEIGHTS, ROWS)
 LABELS = "y"
 """Name of the labels, in .npz and in the header of .csv."""
+_MAT_NAMES = {ROWS: (ROWS, "fts", "feas", "features", "fea"), LABELS: (LABELS, "labels", "label", "gnd")}
+"""What published .mat files of features call them."""
 
 
 def agent_path(pattern: str, agent: int) -> Path:
@@ -57,10 +59,15 @@ def load_samples(
 
 
 def _labels_apart(path: Path, rows: NDArray[np.generic]) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
-    """Rows and labels, where a file that has been read has them: the array ``y`` of an .npz, the column of a .csv."""
+    """Rows and labels, where a file that has been read has them: the array ``y`` of an .npz or .mat, the column of a
+    .csv."""
     if path.suffix.lower() == ".npz":
         with np.load(path, allow_pickle=False) as archive:
             return rows, archive[LABELS] if LABELS in archive.files else None
+    if path.suffix.lower() == ".mat":
+        arrays = _mat_arrays(path)
+        found = next((name for name in _MAT_NAMES[LABELS] if name in arrays), None)
+        return rows, None if found is None else arrays[found].reshape(-1)
     place = _csv_place(path, LABELS) if path.suffix.lower() == ".csv" else None
     return (rows, None) if place is None else (np.delete(rows, place, axis=1), rows[:, place])
 
@@ -103,10 +110,10 @@ def _read_weights(path: Path, owner: str) -> NDArray[np.generic]:
 def _read(
     path: Path, owner: str, names: tuple[str, ...] = (ROWS,)
 ) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
-    readers = {".npy": _read_npy, ".npz": _read_npz, ".csv": _read_csv}
+    readers = {".npy": _read_npy, ".npz": _read_npz, ".csv": _read_csv, ".mat": _read_mat}
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise InputError(f"{owner}: cannot read '{path.suffix}' files; use .npy, .npz or .csv.")
+        raise InputError(f"{owner}: cannot read '{path.suffix}' files; use .npy, .npz, .csv or .mat.")
     try:
         return reader(path, owner, names)
     except FileNotFoundError as error:
@@ -133,6 +140,24 @@ def _read_npz(path: Path, owner: str, names: tuple[str, ...]) -> tuple[NDArray[n
                 f"save with np.savez(file, {names[0]}=...)."
             )
         return archive[found], archive[WEIGHTS] if WEIGHTS in archive.files else None
+
+
+def _read_mat(path: Path, owner: str, names: tuple[str, ...]) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
+    """MATLAB's format before 7.3; a matrix is an array of rows already."""
+    arrays = _mat_arrays(path)
+    wanted = [alias for name in names for alias in _MAT_NAMES.get(name, (name,))]
+    found = next((name for name in wanted if name in arrays), None)
+    if found is None:
+        present = [name for name in arrays if not name.startswith("__")]
+        raise InputError(f"{owner}: has arrays {present} but none of {', '.join(wanted)}; name the rows X.")
+    weights = arrays[WEIGHTS].reshape(-1) if WEIGHTS in arrays else None
+    return arrays[found], weights
+
+
+def _mat_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+    from scipy.io import loadmat  # only where it is needed: agents start faster without
+
+    return dict(loadmat(path))
 
 
 def _read_csv(path: Path, owner: str, names: tuple[str, ...]) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:

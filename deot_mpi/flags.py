@@ -200,7 +200,9 @@ def _add_data(parser: Parser, dimension: int) -> argparse._ArgumentGroup:
         "--sources", type=int, metavar="I", help="ranks 0..I-1 are source agents, the rest targets (default: half)"
     )
     group.add_argument(
-        "--source", metavar="PATTERN", help="each source agent's own file, e.g. 'site-{agent}.npy' (.npy .npz .csv)"
+        "--source",
+        metavar="PATTERN",
+        help="each source agent's own file, e.g. 'site-{agent}.npy' (.npy .npz .csv .mat)",
     )
     group.add_argument("--target", metavar="PATTERN", help="each target agent's own file")
     group.add_argument(

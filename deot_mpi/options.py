@@ -231,7 +231,7 @@ class AdaptOptions(EOTOptions):
     class_weight: float | None = None
     """Of the penalty. entropy: the share of eps taken off between classes, at most 1, by default 0.5; lpl1: in cost
     units (POT's reg_cl, eta), by default 0.1."""
-    class_rounds: int = 10
+    class_rounds: int = 5
     """Tangents of the class penalty, each a transport problem."""
     class_reading: Literal["1nn", "labels"] = "1nn"
     """How class-regularised predicts from its plan."""

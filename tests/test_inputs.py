@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.io
 
 from deot_mpi.arguments import build_parser, config_path, parse
 from deot_mpi.errors import InputError
@@ -234,6 +235,18 @@ def test_help_and_version_are_texts() -> None:
 
 def test_every_flag_says_what_it_does() -> None:
     assert all(action.help for action in build_parser()._actions)
+
+
+@pytest.mark.parametrize(("rows", "labels"), [("X", "y"), ("fts", "labels"), ("feas", "gnd")])
+def test_labelled_rows_from_matlab(tmp_path: Path, rows: str, labels: str) -> None:
+    """Names as published feature files have them; MATLAB's labels are a column."""
+    scipy.io.savemat(tmp_path / "d-0.mat", {rows: ROWS, labels: np.array([[3], [1], [3]], dtype=np.uint8)})
+    samples = load_samples(str(tmp_path / "d-{agent}.mat"), 0, "source agent 0", labelled=True)
+    np.testing.assert_array_equal(samples.rows, ROWS)
+    np.testing.assert_array_equal(samples.labels, [3, 1, 3])
+    scipy.io.savemat(tmp_path / "e-0.mat", {"data": ROWS})
+    with pytest.raises(InputError, match=r"source agent 0 .*has arrays \['data'\] but none of X, fts"):
+        load_samples(str(tmp_path / "e-{agent}.mat"), 0, "source agent 0")
 
 
 def test_scaling_of_rows() -> None:

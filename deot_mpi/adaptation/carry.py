@@ -96,7 +96,7 @@ def _asked(setting: Setting, holding: Holding, kernel: Kernel, own: Floats, pena
     sources' sketches and potentials, and where classes are penalised the rows' classes.
     """
     edges, view, width = setting.edges, holding.view, setting.sizes.dimension + 1
-    shown = kernel.show(setting.rows, view.role)
+    shown = holding.own
     if view.role is Role.SOURCE:
         said = {**shown, Kind.POTENTIALS: own} | ({} if penalty is None else {Kind.LABELS: penalty.places})
         for kind, array in said.items():

@@ -166,8 +166,9 @@ def test_private_mapping_is_that_of_the_estimated_kernel(
     domains = Domains(comm)
     method = "1nn" if weight is None else "class-regularised"
     result = domains.run(
-        kernel="sketch", bits=512, solver=solver, method=method, class_penalty="lpl1", class_weight=weight
-    )
+        kernel="sketch", bits=512, solver=solver, method=method, class_penalty="lpl1", class_weight=weight,
+        class_rounds=10,
+    )  # fmt: skip
     centre = (domains.x.mean(axis=0) + domains.y.mean(axis=0)) / 2
     kernel = SketchKernel(0.4, 4, 512, 0)
     cost = -0.4 * log_block(kernel, kernel.show(domains.x - centre), kernel.show(domains.y - centre))
