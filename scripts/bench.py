@@ -20,8 +20,9 @@ from typing import Any
 
 from benchmark import gromov
 from benchmark.peers import PEERS, installed
-from benchmark.problem import MARK, Problem
+from benchmark.problem import Problem
 from benchmark.report import OWN, PEER_COLUMNS, draw, peer_rows, show
+from processes import MARK, end
 from rich.console import Console
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -72,7 +73,7 @@ class Bench:
         except subprocess.TimeoutExpired:
             return {"over_limit": True, "limit": self.limit}
         finally:
-            _end(process)
+            end(process)
         lines = [line for line in output.splitlines() if line.startswith(MARK)]
         if process.returncode or not lines:
             raise SystemExit(f"bench: failed ({process.returncode}): {' '.join(command)}\n{output}\n{errors}")
@@ -285,19 +286,6 @@ class Bench:
         columns = ["N = M", "status", "rounds", "s", "peak MB", "L1 error"]
         show(self.console, "More than fits (D = 10, eps = 0.1 of the median cost, 1 GB an agent)", columns, [row])
         return found
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Leave nothing behind, also when the benchmark itself is stopped: a forgotten peer would slow all that follow."""
-    if process.poll() is not None:
-        return
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        os.killpg(process.pid, how)
-        try:
-            process.communicate(timeout=10)
-            return
-        except subprocess.TimeoutExpired:
-            continue
 
 
 PARTS = ("peers", "small", "size", "ranks", "dimension", "mrbcd", "rivals", "sketch", "memory", "gromov")

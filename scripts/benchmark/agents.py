@@ -10,9 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 from mpi4py import MPI
+from processes import announce
 
 import deot_mpi
-from benchmark.problem import Given, announce, blocks, judge
+from benchmark.problem import Given, blocks, judge
 from deot_mpi.kinds import Kind
 from deot_mpi.result import TracePoint
 

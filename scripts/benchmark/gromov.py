@@ -15,8 +15,9 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from processes import announce
 
-from benchmark.problem import announce, blocks, squared_distances
+from benchmark.problem import blocks, squared_distances
 
 _MENDING, _MENDED = 5000, 1e-9
 _SHARE = 0.1

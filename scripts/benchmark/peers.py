@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 import numpy as np
+from processes import announce
 
-from benchmark.problem import Given, announce, judge
+from benchmark.problem import Given, judge
 
 MOST_ROUNDS = 100_000
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from processes import announce
 from threadpoolctl import threadpool_limits
 
-from benchmark.problem import announce
 from deot_mpi.kernel import RawKernel, SketchKernel, log_block
 from deot_mpi.kinds import Kind
 

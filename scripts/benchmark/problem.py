@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-MARK = "BENCH "
-"""Begins the line on which a measured process prints what it found."""
 _CHUNK = 1 << 21
 _MEDIAN_ROWS = 2000
 
@@ -95,8 +93,3 @@ def judge(given: Given, f: np.ndarray, g: np.ndarray) -> dict[str, float]:
         "transport_cost": transport,
         "regularised_cost": float(f.mean() + g.mean()) - given.eps * (mass - 1.0),
     }
-
-
-def announce(**found: object) -> None:
-    """Tell the benchmark what was found."""
-    print(MARK + json.dumps(found), flush=True)

@@ -16,9 +16,10 @@ from collections.abc import Callable
 
 import numpy as np
 from mpi4py import MPI
+from processes import announce
 from threadpoolctl import threadpool_limits
 
-from benchmark.problem import Given, announce, blocks, judge, squared_distances
+from benchmark.problem import Given, blocks, judge, squared_distances
 
 _MOST_ROUNDS, _CHECK_EVERY = 20_000, 10
 
