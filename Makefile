@@ -1,6 +1,7 @@
 # make run    set up everything and run 16 agents on synthetic data (ARGS="--reference" adds options, RANKS=4 fewer agents)
 # make test   set up everything and run the tests
 # make bench  measure against the peers that are installed: pip install -e '.[bench]' gets them (ARGS="--only peers")
+# make adaptation  the table of domain adaptation (ARGS="--sets digits")
 # make check  lint and types
 # make setup  only make .venv: Python packages and an MPI, nothing from the system
 PYTHON ?= python3
@@ -14,7 +15,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test bench check setup clean test-%
+.PHONY: run test bench adaptation check setup clean test-%
 
 run: $(READY)
 	mpirun -n $(RANKS) python -m deot_mpi.run $(ARGS)
@@ -28,6 +29,9 @@ test-%: $(READY)
 
 bench: $(READY)
 	python scripts/bench.py $(ARGS)
+
+adaptation: $(READY)
+	python scripts/adaptation_table.py $(ARGS)
 
 check: $(READY)
 	ruff check .

@@ -1,8 +1,7 @@
 """The paper's table of domain adaptation: accuracies of eight methods, decentralised ones on 4 + 4 agents.
 
-``make adaptation`` runs the digits and PACS (under half an hour on two cores); ``--domains Art=art.mat Clipart=clip.csv``
-runs every pair of a user's own files, such as features of Office-Home. No choice is made with target labels, unless a
-line says so.
+``make adaptation`` runs the digits and PACS; ``--domains Art=art.mat Clipart=clip.csv`` runs every pair of a user's own
+files, such as features of Office-Home. No choice is made with target labels, unless a line says so.
 """
 
 from __future__ import annotations

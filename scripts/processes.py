@@ -20,7 +20,7 @@ def announce(**found: object) -> None:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End a process and all its children, also when the script itself is stopped: a forgotten one slows what follows."""
+    """End a process and all its children, also when the script itself is stopped: forgotten ones slow what follows."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return

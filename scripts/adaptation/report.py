@@ -42,7 +42,7 @@ class Verdict:
 
     def __str__(self) -> str:
         word = "met" if self.met else "NOT MET"
-        return f"{word}: {self.claim}: {self.measured:.4f}, to be at least {self.least:.4f}"
+        return f"{word}: {self.claim}: {self.measured:.4g}, to be at least {self.least:.4g}"
 
 
 def mean(found: Found, pair: str, column: str) -> float:
@@ -70,10 +70,8 @@ def verdicts(found: Found) -> list[Verdict]:
     known.append(Verdict("DEOT_K^ less DEOT_K, mean of all pairs", loss, -0.02))
     if any(one["set"] == PACS for one in found.values()):
         best = max(CENTRAL, key=lambda column: average(found, PACS, column))
-        central = average(found, PACS, best)
-        known.append(
-            Verdict(f"PACS, DEOT_K against the best centralised ({best})", average(found, PACS, "DEOT_K"), central)
-        )
+        claim = f"PACS, DEOT_K against the best centralised ({best})"
+        known.append(Verdict(claim, average(found, PACS, "DEOT_K"), average(found, PACS, best)))
         others = max(average(found, PACS, column) for column in COLUMNS[:-1])
         known.append(Verdict("PACS, class-regularised against all", average(found, PACS, "class-regularised"), others))
     same = fmean(
@@ -150,5 +148,5 @@ def draw(found: Found, path: Path) -> None:
     axes.set_xticks(range(len(found)), list(found))
     axes.set(ylabel="accuracy", ylim=(0, 1))
     axes.margins(x=0.01)
-    axes.legend(ncols=len(COLUMNS) + 1, loc="upper center", bbox_to_anchor=(0.5, -0.08), frameon=False, fontsize=8)
+    figure.legend(ncols=5 if len(found) < 6 else 9, loc="outside lower center", frameon=False, fontsize=8)
     figure.savefig(path, dpi=130)
