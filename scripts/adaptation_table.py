@@ -104,9 +104,8 @@ def _measure(pairs: list[Pair], chosen: argparse.Namespace, console: Console, ou
                 _note(one, line, chosen.seeds)
                 bar.update(task, description=f"{pair.name} {line['column']}", advance=work[pair.name] / steps)
             if not console.is_terminal:
-                console.print(
-                    f"{pair.name}: " + ", ".join(f"{c} {report.mean(found, pair.name, c):.3f}" for c in report.COLUMNS)
-                )
+                means = (f"{column} {report.mean(found, pair.name, column):.3f}" for column in report.COLUMNS)
+                console.print(f"{pair.name}: {', '.join(means)}", highlight=False)
             (out / "adaptation.json").write_text(json.dumps(found, indent=2) + "\n")
     return found
 

@@ -1,0 +1,91 @@
+"""The table of domain adaptation: own files in, every column out, and DEOT_K is POT's Sinkhorn."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+from launch import MPIRUN
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+from adaptation.domains import own  # noqa: E402
+from adaptation.report import COLUMNS, Verdict, verdicts  # noqa: E402
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """One domain in each format a user may have; three classes along different columns, the domains turned a little."""
+    rng = np.random.default_rng(0)
+    given = []
+    for name, suffix in (("Art", "npz"), ("Clipart", "csv"), ("Product", "mat")):
+        labels = np.tile([1, 2, 3], 16)
+        rows = np.eye(5)[labels] + 0.25 * rng.normal(size=(48, 5)) + 0.1 * rng.normal(size=5)
+        path = tmp_path / f"{name}.{suffix}"
+        if suffix == "npz":
+            np.savez(path, X=rows, y=labels)
+        elif suffix == "csv":
+            np.savetxt(path, np.column_stack([rows, labels]), delimiter=",")
+        else:
+            scipy.io.savemat(path, {"fts": rows, "labels": labels[:, None]})
+        given.append(f"{name}={path}")
+    return given
+
+
+def test_own_domains_are_read_from_every_format(files: list[str]) -> None:
+    pairs = own(files, "unit")
+    assert [pair.name for pair in pairs][:2] == ["Art->Clipart", "Art->Product"]
+    assert len(pairs) == 6
+    for pair in pairs:
+        assert pair.source.rows.shape == (48, 5)
+        np.testing.assert_allclose(np.linalg.norm(pair.source.rows, axis=1), 1.0)
+        np.testing.assert_array_equal(pair.target.labels, np.tile([1, 2, 3], 16))
+
+
+@pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
+def test_every_column_is_there_and_ours_is_pots(files: list[str], tmp_path: Path) -> None:
+    command = [
+        sys.executable, str(SCRIPTS / "adaptation_table.py"), "--domains", *files[:2], "--seeds", "2", "--bits", "256",
+        "--grid", "0.05,0.2", "--out", str(tmp_path / "out"),
+    ]  # fmt: skip
+    run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert run.returncode == 0, run.stderr
+    found = json.loads((tmp_path / "out" / "adaptation.json").read_text())
+    assert list(found) == ["Art->Clipart", "Clipart->Art"]
+    for one in found.values():
+        assert set(one["columns"]) == set(COLUMNS)
+        assert all(len(accuracies) == 2 and min(accuracies) > 0.5 for accuracies in one["columns"].values())
+        assert one["columns"]["DEOT_K"] == one["columns"]["Sinkhorn"]
+        assert max(one["distances"]) < 1e-6
+    assert "| Art->Clipart |" in (tmp_path / "out" / "adaptation.md").read_text()
+    assert (tmp_path / "out" / "adaptation.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--data", "/nowhere"], "/nowhere/usps_mnist.npz is not there; name its folder with --data"),
+        (["--domains", "Art"], "'Art' is not a domain; give each as NAME=FILE"),
+        (["--sets", "letters"], "letters is not a set; sets are digits, pacs"),
+        (["--seeds", "0"], "--seeds and --bits are 1 or more"),
+    ],
+)
+def test_what_cannot_be_run(arguments: list[str], words: str) -> None:
+    command = [sys.executable, str(SCRIPTS / "adaptation_table.py"), *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 2
+    assert words in run.stderr
+
+
+def test_a_figure_that_falls_short_is_said_to() -> None:
+    assert str(Verdict("x", 0.57, 0.58)).startswith("NOT MET: x")
+    assert str(Verdict("x", 0.58, 0.58)).startswith("met: x")
+    columns = {column: [0.6] for column in COLUMNS} | {"DEOT_K": [0.5], "DEOT_K^": [0.45]}
+    found = {"P->A": {"set": "pacs", "columns": columns, "at_every_eps": {}, "distances": [1e-9]}}
+    assert [verdict.met for verdict in verdicts(found)] == [False, False, True, False, True]
