@@ -168,11 +168,13 @@ def _solve(task: _Task, recorder: Recorder, start: Floats | None) -> tuple[Solve
     for turn in range(turns):
         recorder.outer = turn
         state = solver.setup(potential)
-        ended = run_to_end(task.setting, solver, state, rule, options, recorder)
+        if turn < turns - 1:
+            solver.run(state, rule, recorder)  # on the way, nobody needs exact values
+            penalty = _penalise(task, state)
+        else:
+            ended = run_to_end(task.setting, solver, state, rule, options, recorder)
         recorder.rounds_before += state.round
         rounds, potential = rounds + state.round, state.potential
-        if turn < turns - 1:
-            penalty = _penalise(task, state)
     state.round = rounds
     return state, ended, penalty
 

@@ -13,8 +13,9 @@ from threadpoolctl import threadpool_limits
 
 from deot_mpi.agent import Agents
 from deot_mpi.disclosure import privacy_notes, protocol_notes, reference_notes
-from deot_mpi.kernel import Kernel, RawKernel, SketchKernel
+from deot_mpi.kernel import Kernel, RawKernel, Shown, SketchKernel
 from deot_mpi.kinds import Kind
+from deot_mpi.noise import Noise
 from deot_mpi.options import EOTOptions
 from deot_mpi.problem import Holding, build, check_resolution, largest_local_distance, make_channel, make_solver
 from deot_mpi.reference import FLAT_SIZE, REFERENCE_TIMEOUT, Pooled, compare, flatten, require_pot, unflatten
@@ -105,8 +106,16 @@ def _kernel(setting: Setting, eps: float, options: EOTOptions) -> Kernel:
     if options.kernel == "raw":
         return RawKernel(eps, dimension)
     return SketchKernel(
-        eps, dimension, options.bits, options.seed, options.estimator, options.orthogonal, options.correction
-    )
+        eps, dimension, options.bits, options.seed, options.estimator, options.orthogonal, options.correction,
+        _noise(setting, options),
+    )  # fmt: skip
+
+
+def _noise(setting: Setting, options: EOTOptions) -> Noise:
+    agents, entropy = setting.agents, None
+    if options.private_seed is not None:  # one number for all agents, but not one stream
+        entropy = (options.private_seed, int(agents.role is Role.TARGET), agents.index)
+    return Noise(options.flip, options.norm_step, options.one_sided, entropy)
 
 
 @dataclass(frozen=True)
@@ -154,7 +163,7 @@ def _result(
     tau: float | None
     if options.reference:
         reached, rounds = values.dual_objective, solution.state.round
-        reference, errors, tau = _compare_with_pooled(setting, kernel, view.eps, reached, rounds)
+        reference, errors, tau = _compare_with_pooled(setting, kernel, holding, reached, rounds)
         pairs = "all"
     else:
         tau = _tau_on_edges(setting, holding, kernel)
@@ -192,19 +201,34 @@ def _tau_on_edges(setting: Setting, holding: Holding, kernel: Kernel) -> float |
 
 
 def _compare_with_pooled(
-    setting: Setting, kernel: Kernel, eps: float, reached: float, rounds: int
+    setting: Setting, kernel: Kernel, holding: Holding, reached: float, rounds: int
 ) -> tuple[ReferenceValues, ErrorDecomposition, float]:
-    """Pool the samples on rank 0, solve there with POT, tell everybody."""
+    """Pool the samples on rank 0, and what was told of them where it is noisy; solve there with POT, tell everybody."""
     shown = np.column_stack([setting.rows, setting.samples.shares])
     pooled = setting.collectives.pool(shown, setting.sizes.counts, REFERENCE_TIMEOUT)
+    told = _pooled_sketches(setting, holding) if isinstance(kernel, SketchKernel) and kernel.noise.any else None
     numbers, solver = np.zeros(FLAT_SIZE), ""
     if pooled is not None:
         together = Pooled(
             rows={role: pooled[role][:, :-1] for role in Role},
             shares={role: pooled[role][:, -1] for role in Role},
             owner={role: setting.sizes.owners(role) for role in Role},
+            shown=told,
         )
-        reference, errors, tau = compare(together, setting.protocol, kernel, eps, reached, rounds)
+        reference, errors, tau = compare(together, setting.protocol, kernel, holding.view.eps, reached, rounds)
         numbers, solver = flatten(reference, errors, tau), reference.solver
     setting.collectives.broadcast(Kind.REFERENCE, numbers, REFERENCE_TIMEOUT)
     return unflatten(numbers, setting.collectives.tell(solver))
+
+
+def _pooled_sketches(setting: Setting, holding: Holding) -> dict[Role, Shown] | None:
+    """What the kernel was made of, on rank 0: of targets what they told, of sources what they computed with."""
+    own = holding.own if setting.agents.role is Role.SOURCE else holding.told
+    columns = np.column_stack([np.asarray(own[kind], dtype=np.float64) for kind in (Kind.SKETCH, Kind.NORMS)])
+    pooled = setting.collectives.pool(np.ascontiguousarray(columns), setting.sizes.counts, REFERENCE_TIMEOUT)
+    if pooled is None:
+        return None
+    return {
+        role: {Kind.SKETCH: np.ascontiguousarray(rows[:, :-1], dtype=np.uint8), Kind.NORMS: rows[:, -1].copy()}
+        for role, rows in pooled.items()
+    }

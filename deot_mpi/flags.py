@@ -71,6 +71,7 @@ def build_parser(command: str = "eot") -> Parser:
     _add_protocol(parser, default)
     solver = _add_solver(parser, default)
     if isinstance(default, EOTOptions):
+        _add_noise(parser)
         problem.add_argument(
             "--centre", action=argparse.BooleanOptionalAction, default=True,
             help="subtract the global mean first (default: yes)",
@@ -98,6 +99,22 @@ _DESCRIPTIONS = {
     "column y), target agents unlabelled ones; each target agent gets labels for its own rows. Where a target\n"
     "file has y, the share of right predictions is reported, and y is used for nothing else.",
 }
+
+
+def _add_noise(parser: Parser) -> None:
+    group = parser.add_argument_group("protection of sketches")
+    group.add_argument(
+        "--flip", type=float, default=0.0, metavar="R",
+        help="turn every bit that is sent round with this probability (randomised response)",
+    )  # fmt: skip
+    group.add_argument(
+        "--norm-step", type=float, default=0.0, metavar="S",
+        help="send norms whose squares lie on a grid of this relative step, rounded by chance",
+    )  # fmt: skip
+    group.add_argument(
+        "--private-seed", type=int, metavar="N",
+        help="of that noise, to repeat a run; whoever knows it can undo the noise (default: never the same)",
+    )  # fmt: skip
 
 
 def _add_adaptation(parser: Parser, default: AdaptOptions) -> None:

@@ -36,8 +36,10 @@ _CLASS_WEIGHTS = {"entropy": 0.5, "lpl1": 0.1}
 _SINGLE_TOLERANCE = 1e-6
 """The smallest marginal error that a float32 kernel is asked for; its rounding is about a tenth of it."""
 
-_OWN = ("timeout", "memory", "threads")
-"""Options that each agent may choose for itself: they do not change the result."""
+_OWN = ("timeout", "memory", "threads", "private_seed")
+"""Options that each agent may choose for itself: they do not change the result, but for the noise of private_seed."""
+_MOST_FLIPS = 0.49
+"""Flips nearer to 1/2 leave nothing to estimate from."""
 
 
 @dataclass(frozen=True)
@@ -159,12 +161,38 @@ class EOTOptions(Options):
 
     centre: bool = True
     rounds: int = 1000
+    flip: float = 0.0
+    """Of sketches: the probability with which every bit that is sent is turned round (randomised response)."""
+    norm_step: float = 0.0
+    """Of sketches: squared norms that are sent lie on a grid of this relative step, rounded by chance; 0: exact."""
+    private_seed: int | None = None
+    """Of this agent's flips and roundings; None: from the operating system, new in every run. Whoever knows it can undo
+    them, so give it for tests only."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_noise()
         _at_least_one("rounds", self.rounds)
         if not isinstance(self.centre, bool):
             raise InputError(f"centre is {self.centre!r}; it must be True or False.")
+
+    def _check_noise(self) -> None:
+        if not isinstance(self.flip, Real) or not 0 <= self.flip <= _MOST_FLIPS:
+            raise InputError(f"flip is {self.flip!r}; it is a probability from 0 to {_MOST_FLIPS}.")
+        if not isinstance(self.norm_step, Real) or not 0 <= self.norm_step <= 1:
+            raise InputError(f"norm_step is {self.norm_step!r}; it is a relative step from 0 to 1.")
+        if self.private_seed is not None and (not isinstance(self.private_seed, Integral) or self.private_seed < 0):
+            raise InputError(f"private_seed is {self.private_seed!r}; it must be a whole number, 0 or more.")
+        noisy = "flip" if self.flip else "norm_step" if self.norm_step else None
+        if noisy and self.kernel == "raw":
+            raise InputError(f"{noisy} is for sketches, but kernel is 'raw', which sends rows; use kernel 'sketch'.")
+        if self.flip and self.estimator == "paper":
+            raise InputError("flip needs estimator 'hamming': the paper's <a,b> has no correction for flipped bits.")
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether only targets' sketches are ever sent."""
+        return self.solver == "sinkhorn"
 
 
 @dataclass(frozen=True)
@@ -239,7 +267,7 @@ class AdaptOptions(EOTOptions):
     """What every agent does to its rows first: nothing, length 1, or the roots of their shares."""
     choose_eps: bool = False
     """Whether eps is chosen from eps_grid by reverse validation, without target labels."""
-    eps_grid: tuple[float, ...] = (0.03, 0.05, 0.07, 0.1, 0.14, 0.2)
+    eps_grid: tuple[float, ...] = (0.05, 0.07, 0.1, 0.14, 0.2)
     """Shares of the mean cost to choose from."""
     validation_rows: int = 2000
     """Rows of each domain, at most, that take part in the choice."""
@@ -275,6 +303,8 @@ class AdaptOptions(EOTOptions):
         if self.choose_eps and (self.eps is not None or self.eps_scale is not None):
             given = f"eps is {self.eps}" if self.eps is not None else f"eps_scale is {self.eps_scale}"
             raise InputError(f"{given}, and choose_eps is to choose it; give one of the two.")
+        if self.choose_eps and self.flip:
+            raise InputError("choose_eps shows sketches many times, and flips drawn anew each time cancel; give eps.")
         object.__setattr__(self, "eps_grid", _grid(self.eps_grid))
         _at_least_one("validation_rows", self.validation_rows)
 
@@ -286,6 +316,10 @@ class AdaptOptions(EOTOptions):
     @property
     def weight_of_classes(self) -> float:
         return _CLASS_WEIGHTS[self.class_penalty] if self.class_weight is None else float(self.class_weight)
+
+    @property
+    def one_sided(self) -> bool:
+        return super().one_sided and self.reading == "labels"
 
     @property
     def reading(self) -> str:

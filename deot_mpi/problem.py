@@ -34,6 +34,8 @@ class Holding:
     rows: RowBlock | None
     """A source's rows of the kernel; None for targets and for sources without neighbours."""
     own: Shown
+    """What the agent computes with, and what it has told others of it (the same, but for noise)."""
+    told: Shown
     shown: dict[int, Shown]
     """What its neighbours have shown, where it is needed again."""
     shares: dict[int, Floats]
@@ -51,12 +53,13 @@ def build(setting: Setting, kernel: Kernel, eps: float, options: Options, *, kee
     """
     role, edges = setting.agents.role, setting.edges
     one_pass = options.solver == "sinkhorn"
-    own = kernel.show(setting.rows, role)
+    disclosure = kernel.disclosed(kernel.show(setting.rows, role))
+    own, told = disclosure.kept, disclosure.told
     counts = {j: int(setting.sizes.counts[role.other][j]) for j in edges.neighbours}
     listens, speaks = (role is Role.SOURCE or not one_pass), (role is Role.TARGET or not one_pass)
     shown = {j: kernel.blank(count, role.other) for j, count in counts.items()} if listens else {}
-    for kind in own:
-        outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(own[kind])) if speaks else {}
+    for kind in told:
+        outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(told[kind])) if speaks else {}
         edges.swap_each(kind, outgoing, {j: part[kind] for j, part in shown.items()})
     shares: dict[int, Floats] = {j: np.full(count, 1.0 / count) for j, count in counts.items()} if listens else {}
     if setting.sizes.weighted:
@@ -79,7 +82,7 @@ def build(setting: Setting, kernel: Kernel, eps: float, options: Options, *, kee
     if role is Role.SOURCE and edges.neighbours:
         rows = _row_block(view, kernel, own, shown, shares, options, memory if one_pass else 0.0, threads)
     kept = not setting.protocol.is_storage if keep is None else keep
-    return Holding(view, rows, own, shown if kept else {}, shares, memory, threads)
+    return Holding(view, rows, own, told, shown if kept else {}, shares, memory, threads)
 
 
 def realign(setting: Setting, holding: Holding, kernel: AlignedKernel) -> None:

@@ -191,6 +191,7 @@ def _summaries(setting: Setting, errors: dict[Role, Floats], costs: Tables[np.fl
 def settings_of(options: Options) -> dict[str, Any]:
     """The options as a result reports them."""
     settings = {**asdict(options), "eps_scale": options.scale}
+    settings.pop("private_seed", None)  # it would undo the noise
     if not isinstance(options.protocol, str):
         settings["protocol"] = options.protocol.tolist()
     return settings

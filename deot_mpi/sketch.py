@@ -37,6 +37,11 @@ def sketch(rows: Floats, bits: int, seed: int, orthogonal: bool) -> Bits:
     return np.packbits(signs, axis=1)
 
 
+def flipped(sketches: Bits, bits: int, rate: float, draws: np.random.Generator) -> Bits:
+    """Randomised response: every bit turned round with probability ``rate``, by chance that stays with its owner."""
+    return np.asarray(sketches ^ np.packbits(draws.random((len(sketches), bits)) < rate, axis=1))
+
+
 def unpacked(sketches: Bits, bits: int) -> Bits:
     """The bits of packed sketches, one byte each: (N, Q) of 0 and 1."""
     return np.unpackbits(sketches, axis=1, count=bits)
@@ -50,15 +55,18 @@ class Angles:
     variance: Floats
 
 
-def angles_by_count(bits: int, dimension: int, estimator: Estimator, orthogonal: bool) -> Angles:
+def angles_by_count(bits: int, dimension: int, estimator: Estimator, orthogonal: bool, left: float = 1.0) -> Angles:
     """What every possible count of bits says about the angle; a pair of sketches is looked up, not calculated.
 
     ``hamming``: pi ham(a, b)/Q. ``paper``: pi |1 - (2/Q) <a, b>| (eq. 10), from the same bits with more variance.
+    ``left`` is what flips have left of a bit's word: (1 - 2r)^s for rate r on s sides. Then bits differ with
+    probability h' = left h + (1 - left)/2, and h is that turned round: unbiased, so it may leave [0, 1].
     """
     h = np.arange(bits + 1) / bits
     if estimator == "paper":
         h = np.abs(1.0 - 2.0 * h)
-    return Angles(np.pi * h, angle_variance(h, bits, dimension, estimator, orthogonal))
+    h = (h - (1.0 - left) / 2.0) / left
+    return Angles(np.pi * h, angle_variance(h, bits, dimension, estimator, orthogonal, left))
 
 
 class BitCounts:
@@ -82,19 +90,23 @@ class BitCounts:
         return np.asarray((self._ones[0][start:stop, None] + self._ones[1][None, :] - hamming) // 2)
 
 
-def angle_variance(h: Floats, bits: int, dimension: int, estimator: Estimator, orthogonal: bool) -> Floats:
+def angle_variance(
+    h: Floats, bits: int, dimension: int, estimator: Estimator, orthogonal: bool, left: float = 1.0
+) -> Floats:
     """Variance of the estimated angle phi = pi h: pi^2 (spread - f sin(phi)^2/pi^2) / Q.
 
     The spread of one bit is h(1-h) for ``hamming`` and 1-h^2 for ``paper``. Orthonormal projections fix the sums of
     <omega,x>^2, <omega,y>^2 and <omega,x><omega,y> over a full block, so whatever part of a bit a linear
     regression on these three explains is no longer random: sin(phi)^2/pi^2 as D grows (see the tests).
     f is the share of that effect when the last of the blocks, W wide, has r < W directions: f = sum r_b^2 / (W Q); 0
-    without orthogonality.
+    without orthogonality. Flips make bits differ with h' = left h + (1 - left)/2: the spread is h'(1-h'), what
+    orthogonality explains is less by left^2, and turning h' round multiplies the rest by 1/left^2.
     """
-    spread = h * (1.0 - h) if estimator == "hamming" else 1.0 - h**2
+    seen = left * h + (1.0 - left) / 2.0
+    spread = seen * (1.0 - seen) if estimator == "hamming" else 1.0 - seen**2
     if orthogonal:
         width = block_width(dimension, orthogonal)
         full, rest = divmod(bits, width)
         fill = (full * width**2 + rest**2) / (width * bits)
-        spread = np.maximum(spread - fill * (np.sin(np.pi * h) / np.pi) ** 2, 0.0)
-    return np.pi**2 / bits * spread
+        spread = np.maximum(spread - fill * (left * np.sin(np.pi * h) / np.pi) ** 2, 0.0)
+    return np.pi**2 / (bits * left**2) * spread

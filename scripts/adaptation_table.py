@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="times the rows are scattered (default: 3)")
     parser.add_argument("--bits", type=int, default=10_000, help="bits of DEOT_K^'s sketches (default: 10000)")
     parser.add_argument(
-        "--grid", default="0.03,0.05,0.07,0.1,0.14,0.2", help="eps to choose from, as shares of the mean cost"
+        "--grid", default="0.05,0.07,0.1,0.14,0.2", help="eps to choose from, as shares of the mean cost"
     )
     parser.add_argument("--validation-rows", type=int, default=1000, help="rows that choose it (default: 1000)")
     parser.add_argument("--rows", type=int, help="only so many rows of each domain")
@@ -54,6 +54,7 @@ def main() -> int:
         return 2
     out = Path(chosen.out)
     out.mkdir(parents=True, exist_ok=True)
+    sys.stdout.reconfigure(line_buffering=True)  # also a log file shows how far it is
     console = Console(width=150 if not sys.stdout.isatty() else None)
     started = time.monotonic()
     found = _measure(pairs, chosen, console, out)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,11 +47,21 @@ class LogPairs(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Disclosure:
+    told: Shown
+    kept: Shown
+
+
 class Kernel(Protocol):
     """One interface for all kernels. The two roles may show different things."""
 
     def show(self, rows: Floats, role: Role = Role.TARGET) -> Shown:
         """What others need of an agent that holds these (centred) rows."""
+
+    def disclosed(self, shown: Shown) -> Disclosure:
+        """Of what ``show`` gave: what is sent of it, and what the agent itself goes on with. Once per run: noise that
+        is drawn twice says more."""
 
     def blank(self, count: int, role: Role = Role.TARGET) -> Shown:
         """Empty arrays of the shapes and types ``show`` gives for ``count`` rows, to receive into."""

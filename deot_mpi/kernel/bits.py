@@ -16,9 +16,11 @@ from deot_mpi.sketch import BitCounts, Bits, Estimator, angles_by_count
 class Cosines:
     """cos(phi^) of every pair: a count of bits per pair, then a table by count."""
 
-    def __init__(self, a: Bits, b: Bits, bits: int, dimension: int, estimator: Estimator, orthogonal: bool) -> None:
+    def __init__(
+        self, a: Bits, b: Bits, bits: int, dimension: int, estimator: Estimator, orthogonal: bool, left: float = 1.0
+    ) -> None:
         self._counts = BitCounts(a, b, estimator)
-        angles = angles_by_count(bits, dimension, estimator, orthogonal)
+        angles = angles_by_count(bits, dimension, estimator, orthogonal, left)
         self.cosine = np.cos(angles.phi)
         self.sine = np.sin(angles.phi)
         self.angle_variance = angles.variance

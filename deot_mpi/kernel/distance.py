@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from deot_mpi.kernel.base import LogPairs, ProductPairs, ShiftedPairs, Shown
+from deot_mpi.kernel.base import Disclosure, LogPairs, ProductPairs, ShiftedPairs, Shown
 from deot_mpi.kernel.bits import Cosines, SketchPairs
 from deot_mpi.kinds import Kind
+from deot_mpi.noise import Noise, rounded_norms
 from deot_mpi.roles import Role
 from deot_mpi.samples import Floats
-from deot_mpi.sketch import Estimator, packed_bytes, sketch
+from deot_mpi.sketch import Estimator, flipped, packed_bytes, sketch
 
 _NEGLIGIBLE = 1e-11
 """Errors of a cost below this share of eps do not show in any value that is right to ten digits."""
@@ -26,6 +27,9 @@ class RawKernel:
 
     def show(self, rows: Floats, role: Role = Role.TARGET) -> Shown:
         return {Kind.SAMPLES: rows}
+
+    def disclosed(self, shown: Shown) -> Disclosure:
+        return Disclosure(shown, shown)
 
     def blank(self, count: int, role: Role = Role.TARGET) -> Shown:
         return {Kind.SAMPLES: np.empty((count, self.dimension))}
@@ -77,12 +81,26 @@ class SketchKernel:
     estimator: Estimator = "hamming"
     orthogonal: bool = True
     correction: bool = True
+    noise: Noise = field(default_factory=Noise)
 
     def show(self, rows: Floats, role: Role = Role.TARGET) -> Shown:
         return {
             Kind.SKETCH: sketch(rows, self.bits, self.seed, self.orthogonal),
             Kind.NORMS: np.linalg.norm(rows, axis=1),
         }
+
+    def disclosed(self, shown: Shown) -> Disclosure:
+        """Bits flipped and norms rounded by chance. Where one side computes, it uses its own as they are."""
+        noise = self.noise
+        if not noise.any:
+            return Disclosure(shown, shown)
+        draws = noise.generator()
+        bits, norms = np.asarray(shown[Kind.SKETCH], np.uint8), np.asarray(shown[Kind.NORMS], np.float64)
+        told: Shown = {
+            Kind.SKETCH: flipped(bits, self.bits, noise.flip, draws) if noise.flip else bits,
+            Kind.NORMS: rounded_norms(norms, noise.norm_step, draws) if noise.norm_step else norms,
+        }
+        return Disclosure(told, shown if noise.one_sided else told)
 
     def blank(self, count: int, role: Role = Role.TARGET) -> Shown:
         return {
@@ -93,5 +111,5 @@ class SketchKernel:
     def pairs(self, source: Shown, target: Shown) -> LogPairs:
         a, b = (np.asarray(shown[Kind.SKETCH], dtype=np.uint8) for shown in (source, target))
         r, s = (np.asarray(shown[Kind.NORMS], dtype=np.float64) for shown in (source, target))
-        cosines = Cosines(a, b, self.bits, self.dimension, self.estimator, self.orthogonal)
+        cosines = Cosines(a, b, self.bits, self.dimension, self.estimator, self.orthogonal, self.noise.left)
         return SketchPairs([(cosines, 2.0 * r, s / self.eps)], -(r**2) / self.eps, -(s**2) / self.eps, self.correction)

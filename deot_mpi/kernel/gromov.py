@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from deot_mpi.kernel.base import Kernel, LogPairs, ProductPairs, Shown
+from deot_mpi.kernel.base import Disclosure, Kernel, LogPairs, ProductPairs, Shown
 from deot_mpi.kernel.bits import Cosines, SketchPairs
 from deot_mpi.kinds import Kind
 from deot_mpi.projections import projections
@@ -67,6 +67,9 @@ class RawGromovKernel:
 
     def show(self, rows: Floats, role: Role = Role.TARGET) -> Shown:
         return {Kind.SAMPLES: rows}
+
+    def disclosed(self, shown: Shown) -> Disclosure:
+        return Disclosure(shown, shown)
 
     def blank(self, count: int, role: Role = Role.TARGET) -> Shown:
         return {Kind.SAMPLES: np.empty((count, self._spaces.of(role) + self._spaces.features))}
@@ -146,6 +149,9 @@ class SketchGromovKernel:
             bits.append(sketch(features, self.how.bits, self.how.seed, self.how.orthogonal))
             norms.append(np.linalg.norm(features, axis=1))
         return {Kind.SKETCH: np.hstack(bits), Kind.NORMS: np.column_stack(norms)}
+
+    def disclosed(self, shown: Shown) -> Disclosure:
+        return Disclosure(shown, shown)
 
     def blank(self, count: int, role: Role = Role.TARGET) -> Shown:
         fused = int(self._spaces.features > 0)
