@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptation import agents, report
-from adaptation.domains import DIGITS, PACS, Pair, digits, own, pacs
+from adaptation.domains import DIGITS, PACS, SEEDS, VALIDATION_ROWS, Pair, digits, own, pacs
 from processes import MARK, lines_of
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -37,12 +37,12 @@ def main() -> int:
     parser.add_argument("--data", default=str(SCRIPTS.parent.parent / "shared" / "data"), help="folder of these sets")
     parser.add_argument("--domains", nargs="+", metavar="NAME=FILE", help="own domains instead: .npz, .csv or .mat")
     parser.add_argument("--scaling", choices=SCALINGS, default="unit", help="of own domains' rows (default: unit)")
-    parser.add_argument("--seeds", type=int, default=3, help="times the rows are scattered (default: 3)")
+    parser.add_argument("--seeds", type=int, help="times the rows are scattered (default: 3, PACS 2)")
     parser.add_argument("--bits", type=int, default=10_000, help="bits of DEOT_K^'s sketches (default: 10000)")
     parser.add_argument(
         "--grid", default="0.05,0.07,0.1,0.14,0.2", help="eps to choose from, as shares of the mean cost"
     )
-    parser.add_argument("--validation-rows", type=int, default=1000, help="rows that choose it (default: 1000)")
+    parser.add_argument("--validation-rows", type=int, help="rows that choose it (default: 2000, PACS 1000)")
     parser.add_argument("--rows", type=int, help="only so many rows of each domain")
     parser.add_argument("--out", default="build/adaptation", metavar="DIR", help="where table, numbers and picture go")
     chosen = parser.parse_args()
@@ -66,7 +66,11 @@ def main() -> int:
 
 
 def _pairs(chosen: argparse.Namespace) -> list[Pair]:
-    if chosen.seeds < 1 or chosen.bits < 1 or (chosen.rows is not None and chosen.rows < 2 * RANKS):
+    if (
+        (chosen.seeds is not None and chosen.seeds < 1)
+        or chosen.bits < 1
+        or (chosen.rows is not None and chosen.rows < 2 * RANKS)
+    ):
         raise InputError(f"--seeds and --bits are 1 or more, --rows {2 * RANKS} or more.")
     if chosen.domains:
         pairs = own(chosen.domains, chosen.scaling)
@@ -94,15 +98,17 @@ def _measure(pairs: list[Pair], chosen: argparse.Namespace, console: Console, ou
     with bar, tempfile.TemporaryDirectory() as folder:
         task = bar.add_task("", total=sum(work.values()))
         for pair in pairs:
+            seeds = chosen.seeds or SEEDS[pair.set]
             settings = {
-                "seeds": chosen.seeds, "bits": chosen.bits, "grid": grid, "validation_rows": chosen.validation_rows,
+                "seeds": seeds, "bits": chosen.bits, "grid": grid,
+                "validation_rows": chosen.validation_rows or VALIDATION_ROWS[pair.set],
                 "by_target_labels": pair.name in report.PAPER,
             }  # fmt: skip
-            steps = chosen.seeds * (len(agents.COLUMNS) + 2) + 2
+            steps = seeds * (len(agents.COLUMNS) + 2) + 2
             steps += len(agents.BY_TARGET_LABELS) * len(grid) if settings["by_target_labels"] else 0
             found[pair.name] = one = {"set": pair.set, "columns": {}, "runs": [], "at_every_eps": {}, "distances": []}
             for line in _lines(pair.write(Path(folder)), settings):
-                _note(one, line, chosen.seeds)
+                _note(one, line, seeds)
                 bar.update(task, description=f"{pair.name} {line['column']}", advance=work[pair.name] / steps)
             if not console.is_terminal:
                 means = (f"{column} {report.mean(found, pair.name, column):.3f}" for column in report.COLUMNS)

@@ -38,7 +38,7 @@ def main() -> None:
             eps, f, g = float(found["eps"]), found["source"], found["target"]
         place = round(eps, 9)
         if place not in done:
-            plan = ot.sinkhorn(a, b, cost, eps, stopThr=1e-10, numItermax=20_000)
+            plan = ot.sinkhorn(a, b, cost, eps, stopThr=1e-9, numItermax=20_000)
             grouped = ot.da.sinkhorn_lpl1_mm(a, ys, b, cost, eps, eta=_CLASS_WEIGHT)
             done[place] = accuracy(mapped(plan)), accuracy(mapped(grouped)), plan
         plain, grouped_accuracy, plan = done[place]

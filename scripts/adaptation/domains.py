@@ -19,6 +19,11 @@ SCALINGS = {DIGITS: "hellinger", PACS: "unit"}
 """Pixels are intensities; of features behind a network the direction counts."""
 
 
+SEEDS = {DIGITS: 3, PACS: 2, OWN: 3}
+VALIDATION_ROWS = {DIGITS: 2000, PACS: 1000, OWN: 2000}
+"""Unless asked for otherwise: what half an hour on two cores allows."""
+
+
 @dataclass(frozen=True)
 class Domain:
     name: str
