@@ -8,11 +8,12 @@ except (ImportError, RuntimeError) as _error:
     ) from _error
 
 from deot_mpi.adapt import adapt
+from deot_mpi.audit import audit
 from deot_mpi.eot import eot
 from deot_mpi.errors import DeotError, InputError
 from deot_mpi.gromov import gromov
-from deot_mpi.options import AdaptOptions, EOTOptions, GromovOptions
-from deot_mpi.result import AdaptResult, EOTResult, GromovResult
+from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions
+from deot_mpi.result import AdaptResult, AuditResult, EOTResult, GromovResult
 from deot_mpi.transport import DistributedTransport
 
 __version__ = "0.1.0"
@@ -20,6 +21,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AdaptOptions",
     "AdaptResult",
+    "AuditOptions",
+    "AuditResult",
     "DeotError",
     "DistributedTransport",
     "EOTOptions",
@@ -29,6 +32,7 @@ __all__ = [
     "InputError",
     "__version__",
     "adapt",
+    "audit",
     "eot",
     "gromov",
 ]

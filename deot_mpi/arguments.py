@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 
 from deot_mpi.errors import InputError
 from deot_mpi.flags import Parser, build_parser
-from deot_mpi.options import AdaptOptions, EOTOptions, GromovOptions
+from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions
 from deot_mpi.synthetic import SyntheticSet
 
-COMMANDS = {"eot": EOTOptions, "gromov": GromovOptions, "adapt": AdaptOptions}
+COMMANDS = {"eot": EOTOptions, "gromov": GromovOptions, "adapt": AdaptOptions, "audit": AuditOptions}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Job:
     command: str
     sources: int | None
     inputs: Inputs
-    options: EOTOptions | GromovOptions  # AdaptOptions are EOTOptions
+    options: EOTOptions | GromovOptions  # AdaptOptions and AuditOptions are EOTOptions
     outputs: Outputs
 
 
@@ -60,7 +60,7 @@ def parse(argv: list[str], config: str | None = None) -> Job:
     """Understand a command line; ``config`` is the text of the config file, which the command line overrules."""
     command, arguments = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("eot", argv)
     if arguments and not arguments[0].startswith("-"):
-        raise InputError(f"'{arguments[0]}' is not a command; commands are eot (the default), gromov and adapt.")
+        raise InputError(f"'{arguments[0]}' is not a command; commands are eot (the default), gromov, adapt and audit.")
     parser = build_parser(command)
     chosen = parser.parse_args(arguments)
     if config is not None:

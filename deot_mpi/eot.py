@@ -15,8 +15,8 @@ from deot_mpi.agent import Agents
 from deot_mpi.disclosure import privacy_notes, protocol_notes, reference_notes
 from deot_mpi.kernel import Kernel, RawKernel, Shown, SketchKernel
 from deot_mpi.kinds import Kind
-from deot_mpi.noise import Noise
 from deot_mpi.options import EOTOptions
+from deot_mpi.privacy.noise import Noise
 from deot_mpi.problem import Holding, build, check_resolution, largest_local_distance, make_channel, make_solver
 from deot_mpi.reference import FLAT_SIZE, REFERENCE_TIMEOUT, Pooled, compare, flatten, require_pot, unflatten
 from deot_mpi.result import EOTResult, ErrorDecomposition, ReferenceValues, TracePoint, Values

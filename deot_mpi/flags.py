@@ -22,6 +22,7 @@ from deot_mpi.options import (
     SOLVERS,
     STOPS,
     AdaptOptions,
+    AuditOptions,
     EOTOptions,
     GromovOptions,
     Options,
@@ -54,7 +55,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser(command: str = "eot") -> Parser:
-    default: EOTOptions | GromovOptions = {"eot": EOTOptions, "gromov": GromovOptions, "adapt": AdaptOptions}[command]()
+    default: EOTOptions | GromovOptions = {
+        "eot": EOTOptions, "gromov": GromovOptions, "adapt": AdaptOptions, "audit": AuditOptions,
+    }[command]()  # fmt: skip
     parser = Parser(
         prog="python -m deot_mpi.run",
         usage=f"mpirun -n RANKS python -m deot_mpi.run {command if command != 'eot' else '[eot]'} [options]",
@@ -82,6 +85,8 @@ def build_parser(command: str = "eot") -> Parser:
         )  # fmt: skip
         if isinstance(default, AdaptOptions):
             _add_adaptation(parser, default)
+        if isinstance(default, AuditOptions):
+            _add_audit(parser, default)
     else:
         _add_spaces(data)
         _add_alignment(parser, default)
@@ -92,9 +97,12 @@ def build_parser(command: str = "eot") -> Parser:
 _DESCRIPTIONS = {
     "eot": "Decentralised entropic optimal transport: every MPI rank is one agent with samples of its own.\n"
     "Without options: 2,000 + 2,000 synthetic samples, sketches only on the wire. The other commands\n"
-    "are gromov, for domains in different spaces, and adapt, for labels: python -m deot_mpi.run gromov --help.",
+    "are gromov (different spaces), adapt (labels) and audit (privacy): python -m deot_mpi.run gromov --help.",
     "gromov": "Decentralised entropic Gromov-Wasserstein: two domains in spaces of different dimension, compared by\n"
     "their inner distances. Without options: 2,000 + 2,000 synthetic samples in 2 and 3 dimensions.",
+    "audit": "What a curious neighbour can make of the sketches this run would send: every agent attacks its own\n"
+    "rows as a neighbour would, and statistics are shared. Same data and options as eot; with --reference the\n"
+    "error of W~ is measured, too, for which raw rows are sent.",
     "adapt": "Distributed domain adaptation: source agents have labelled rows (.npz with X and y, .csv with a\n"
     "column y), target agents unlabelled ones; each target agent gets labels for its own rows. Where a target\n"
     "file has y, the share of right predictions is reported, and y is used for nothing else.",
@@ -114,6 +122,24 @@ def _add_noise(parser: Parser) -> None:
     group.add_argument(
         "--private-seed", type=int, metavar="N",
         help="of that noise, to repeat a run; whoever knows it can undo the noise (default: never the same)",
+    )  # fmt: skip
+
+
+def _add_audit(parser: Parser, default: AuditOptions) -> None:
+    group = parser.add_argument_group("attacks")
+    group.add_argument(
+        "--victims", type=int, default=default.victims, metavar="V",
+        help=f"rows of each agent that are attacked (default: {default.victims}, at most half of them)",
+    )  # fmt: skip
+    for name, what in (("ratios", "Q/D of the frontier"), ("flips", "flip rates of the frontier")):
+        values = ",".join(f"{value:g}" for value in getattr(default, name))
+        group.add_argument(
+            f"--{name}", type=_numbers, default=getattr(default, name), metavar="X,X,...",
+            help=f"{what} (default: {values})",
+        )  # fmt: skip
+    group.add_argument(
+        "--trials", type=int, default=default.trials, metavar="N",
+        help=f"seeds for the error of W~, with --reference (default: {default.trials})",
     )  # fmt: skip
 
 

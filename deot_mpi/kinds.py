@@ -34,3 +34,5 @@ class Kind(IntEnum):
     """Domain adaptation: which classes there are, labels of mapped rows, class sums and their slopes."""
     MAPPED = 12
     """Domain adaptation: parts of barycentres to the sources, mapped rows to the targets."""
+    AUDIT = 13
+    """Statistics of attacks, shared among all agents."""

@@ -196,6 +196,32 @@ class EOTOptions(Options):
 
 
 @dataclass(frozen=True)
+class AuditOptions(EOTOptions):
+    """Options of the audit: those of the run that it is about, and how it is attacked."""
+
+    victims: int = 40
+    """Rows of each agent that are attacked, at most (and at most half of its rows)."""
+    ratios: tuple[float, ...] = (0.5, 1.0, 2.0, 5.0, 15.0)
+    """Q/D of the frontier."""
+    flips: tuple[float, ...] = (0.0, 0.1, 0.25)
+    """Flip rates of the frontier."""
+    trials: int = 3
+    """Seeds over which the distance's error is taken, where it is measured (reference)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("victims", "trials"):
+            _at_least_one(name, getattr(self, name))
+        object.__setattr__(self, "ratios", _grid("ratios", self.ratios, "Q/D: 0.5, 1, 2"))
+        if not isinstance(self.flips, tuple | list) or not self.flips:
+            raise InputError(f"flips is {self.flips!r}; it must be a list of probabilities: 0, 0.1, 0.25.")
+        for rate in self.flips:
+            if not isinstance(rate, Real) or not 0 <= rate <= _MOST_FLIPS:
+                raise InputError(f"a rate in flips is {rate!r}; it is a probability from 0 to {_MOST_FLIPS}.")
+        object.__setattr__(self, "flips", tuple(float(rate) for rate in self.flips))
+
+
+@dataclass(frozen=True)
 class GromovOptions(Options):
     """Options of entropic Gromov-Wasserstein. The samples of each domain are always centred: the formula needs it."""
 
@@ -305,7 +331,7 @@ class AdaptOptions(EOTOptions):
             raise InputError(f"{given}, and choose_eps is to choose it; give one of the two.")
         if self.choose_eps and self.flip:
             raise InputError("choose_eps shows sketches many times, and flips drawn anew each time cancel; give eps.")
-        object.__setattr__(self, "eps_grid", _grid(self.eps_grid))
+        object.__setattr__(self, "eps_grid", _grid("eps_grid", self.eps_grid, "shares of the mean cost: 0.05, 0.1"))
         _at_least_one("validation_rows", self.validation_rows)
 
     @property
@@ -337,14 +363,12 @@ def _matrix(value: object) -> Floats:
     return matrix
 
 
-def _grid(value: object) -> tuple[float, ...]:
+def _grid(name: str, value: object, what: str) -> tuple[float, ...]:
     if not isinstance(value, tuple | list) or not value:
-        raise InputError(
-            f"eps_grid is {value!r}; it must be a list of shares of the mean cost, such as 0.05, 0.1, 0.2."
-        )
-    for share in value:
-        _positive("a share in eps_grid", share)
-    return tuple(sorted({float(share) for share in value}))
+        raise InputError(f"{name} is {value!r}; it must be a list of {what}.")
+    for number in value:
+        _positive(f"a number in {name}", number)
+    return tuple(sorted({float(number) for number in value}))
 
 
 def _choice(name: str, value: object, choices: tuple[str, ...]) -> None:

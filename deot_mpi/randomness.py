@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     ALIGNMENTS = 8
     ALIGNMENT_PICKS = 9
     VALIDATION = 10
+    AUDIT = 11
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""The program: ``mpirun -n 16 python -m deot_mpi.run [eot|gromov|adapt]``.
+"""The program: ``mpirun -n 16 python -m deot_mpi.run [eot|gromov|adapt|audit]``.
 
 The one place that parses, prints and sets the exit code.
 
@@ -23,6 +23,7 @@ from deot_mpi import __version__
 from deot_mpi.adapt import solve_adapt
 from deot_mpi.agent import Agents
 from deot_mpi.arguments import Inputs, Job, config_path, parse
+from deot_mpi.audit import solve_audit
 from deot_mpi.eot import solve_eot
 from deot_mpi.errors import DeotError, InputError
 from deot_mpi.exchange.join import agree, broadcast_text
@@ -30,10 +31,10 @@ from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.files import load_alignment, load_samples, load_start
 from deot_mpi.flags import HelpWanted
 from deot_mpi.gromov import solve_gromov
-from deot_mpi.options import AdaptOptions, GromovOptions
+from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions
 from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json
 from deot_mpi.report.plot import check_plot, draw_convergence
-from deot_mpi.result import Result
+from deot_mpi.result import AuditResult, Result
 from deot_mpi.roles import Role
 from deot_mpi.running import Progress
 from deot_mpi.samples import Samples
@@ -79,15 +80,21 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
             result = _solve(comm, role, load, job, progress)
     else:
         result = _solve(comm, role, load, job, None)
-    _write(comm, job, replace(result, settings={**result.settings, **_provenance(job, sources)}))
+    settings = {**result.settings, **_provenance(job, sources)}
+    if isinstance(result, AuditResult):
+        _write_audit(comm, job, replace(result, settings=settings))
+        return 0
+    _write(comm, job, replace(result, settings=settings))
     return 1 if result.status is Status.DIVERGED else 0
 
 
 def _solve(
     comm: MPI.Intracomm, role: Role, load: Callable[[Agents], Samples], job: Job, progress: Progress | None
-) -> Result:
+) -> Result | AuditResult:
     folder, options = job.inputs.start, job.options
     start = None if folder is None else partial(load_start, folder)
+    if isinstance(options, AuditOptions):
+        return solve_audit(comm, role, load, options, progress)
     if isinstance(options, AdaptOptions):
         return solve_adapt(comm, role, load, options, progress, start)
     if isinstance(options, GromovOptions):
@@ -182,6 +189,18 @@ def _write(comm: MPI.Intracomm, job: Job, result: Result) -> None:
         from deot_mpi.report.terminal import print_result
 
         print_result(result)
+        sys.stdout.flush()
+
+
+def _write_audit(comm: MPI.Intracomm, job: Job, result: AuditResult) -> None:
+    if comm.rank == 0:
+        from deot_mpi.report.privacy import draw_frontier, print_audit
+
+        if job.outputs.json is not None:
+            write_json(result, job.outputs.json)
+        if job.outputs.plot is not None:
+            draw_frontier(result, job.outputs.plot)
+        print_audit(result)
         sys.stdout.flush()
 
 

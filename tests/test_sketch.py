@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from deot_mpi.projections import block_width, projections
-from deot_mpi.sketch import BitCounts, angle_variance, angles_by_count, packed_bytes, sketch
+from deot_mpi.sketch import BitCounts, angle_variance, angles_by_count, flipped, packed_bytes, sketch
 
 
-def estimated(a: np.ndarray, b: np.ndarray, bits: int, dimension: int, estimator: str, orthogonal: bool) -> np.ndarray:
+def estimated(
+    a: np.ndarray, b: np.ndarray, bits: int, dimension: int, estimator: str, orthogonal: bool, left: float = 1.0
+) -> np.ndarray:
     """The angle between every pair of rows."""
     counts = BitCounts(a, b, estimator).rows(0, len(a))
-    return angles_by_count(bits, dimension, estimator, orthogonal).phi[counts]
+    return angles_by_count(bits, dimension, estimator, orthogonal, left).phi[counts]
 
 
 def pair_at_angle(phi: float, dimension: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -69,6 +71,14 @@ def test_structured_projections_pass_for_uniform_ones(estimator: str, phi: float
     check_estimates(x, y, phi, 640, estimator, orthogonal=True)
 
 
+@pytest.mark.parametrize("phi", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("sides", [1, 2])
+def test_flipped_bits_still_tell_the_angle(phi: float, sides: int) -> None:
+    """Turned round, the count is unbiased, with the stated variance, whether one sketch was flipped or both."""
+    x, y = pair_at_angle(phi, 24, np.random.default_rng(5))
+    check_estimates(x, y, phi, 84, "hamming", orthogonal=True, flips=(0.2, sides))
+
+
 def test_full_blocks_are_tight_frames() -> None:
     """sum_l omega_l omega_l^T = c I over every full block; with fewer columns than a power of two, too."""
     for dimension, width in ((24, 24), (150, 256)):
@@ -78,16 +88,20 @@ def test_full_blocks_are_tight_frames() -> None:
             np.testing.assert_allclose(block @ block.T, np.eye(dimension), atol=1e-12)
 
 
-def check_estimates(x: np.ndarray, y: np.ndarray, phi: float, bits: int, estimator: str, orthogonal: bool) -> None:
+def check_estimates(
+    x: np.ndarray, y: np.ndarray, phi: float, bits: int, estimator: str, orthogonal: bool,
+    flips: tuple[float, int] = (0.0, 0),
+) -> None:  # fmt: skip
     """Over many seeds: mean within 4 standard errors, variance within 4 of its own (sqrt(2/n), relative, if normal)."""
     dimension, seeds = x.shape[1], 1000
-    found = np.array([
-        estimated(
-            sketch(x, bits, s, orthogonal), sketch(y, bits, s, orthogonal), bits, dimension, estimator, orthogonal
-        ).item()
-        for s in range(seeds)
-    ])  # fmt: skip
-    stated = angle_variance(np.array(phi / np.pi), bits, dimension, estimator, orthogonal).item()
+    (rate, sides), found = flips, np.empty(seeds)
+    left, draws = (1 - 2 * rate) ** sides, np.random.default_rng(0)
+    for seed in range(seeds):
+        a, b = (sketch(rows, bits, seed, orthogonal) for rows in (x, y))
+        a = flipped(a, bits, rate, draws) if sides == 2 else a
+        b = flipped(b, bits, rate, draws) if sides else b
+        found[seed] = estimated(a, b, bits, dimension, estimator, orthogonal, left).item()
+    stated = angle_variance(np.array(phi / np.pi), bits, dimension, estimator, orthogonal, left).item()
     assert abs(found.mean() - phi) < 4 * np.sqrt(stated / seeds)
     # The orthogonal variance is the limit of large D: its own error is of order 1/D.
     slack = 4 * np.sqrt(2 / seeds) + (1.5 / dimension if orthogonal else 0.0)

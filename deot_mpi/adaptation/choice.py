@@ -26,7 +26,7 @@ from deot_mpi.setting import Setting
 Trial = Callable[[int, Role, Samples, AdaptOptions], AdaptResult]
 """Adapts once: the trial's number (from 1), this agent's role in it, its samples, the options."""
 
-TOLERATED = 0.1
+TOLERATED = 0.05
 """The largest eps whose score is at most this share below the best is taken: a circle closes more easily than a label
 is right, and a small eps closes circles."""
 _TRIAL_TOL = 1e-4

@@ -13,7 +13,7 @@ import numpy as np
 
 from deot_mpi.errors import InputError
 from deot_mpi.files import potential_file
-from deot_mpi.result import AdaptResult, GromovResult, Result
+from deot_mpi.result import AdaptResult, AuditResult, GromovResult, Result
 
 
 def check_writable(path: str | None, flag: str) -> None:
@@ -61,7 +61,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         raise
 
 
-def write_json(result: Result, path: str) -> None:
+def write_json(result: Result | AuditResult, path: str) -> None:
     text = json.dumps(_json_ready(result.to_dict()), indent=2, allow_nan=False) + "\n"
     write_whole(Path(path), lambda file: file.write(text.encode()))
 

@@ -85,7 +85,7 @@ def _choice_table(choice: EpsChoice) -> Table:
         table.add_column(column, justify="right")
     for one in choice.scores:
         table.add_row(f"{one.scale:g}", f"{one.score:.4f}", "chosen" if one.scale == choice.chosen else "")
-    table.caption = f"{choice.seconds:.1f} s, {choice.bytes / 1e6:.1f} MB; the largest within a tenth of the best"
+    table.caption = f"{choice.seconds:.1f} s, {choice.bytes / 1e6:.1f} MB; the largest within 5 % of the best"
     return table
 
 

@@ -1,0 +1,132 @@
+"""Attacks on sketches by one who knows omega, the norms and the flip rate, and perhaps has similar rows.
+
+All work on many victims at once. A bit says on which side of a plane through the origin a row lies, b_l = [<omega_l, y>
+>= 0], so recovering a row is fitting a linear classifier without intercept to (omega_l, b_l), and scaling it to the
+known norm. With rows of its own an attacker looks only where rows are likely, in the basis of their principal
+components and whitened by their spectrum (MATH: How private the sketch really is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from deot_mpi.samples import Floats
+
+_STEPS = 300
+"""Of L-BFGS; it mostly stops long before."""
+_MARGIN_WEIGHTS = (1.0, 100.0)
+"""C of the SVM: soft, and nearly hard."""
+_SLOPES = (3.0, 10.0)
+"""Of the logistic curve that stands for a sign, in units of a typical <omega, y>."""
+_Loss = Callable[[Floats], tuple[Floats, Floats]]
+"""Of margins: values and slopes."""
+COMPONENTS = (5, 10, 20, 50, 100, 200)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an attacker has of its victims."""
+
+    omega: Floats
+    """(D, Q)."""
+    signs: Floats
+    """(V, Q) of -1 and 1: the bits it was shown."""
+    norms: Floats
+    """(V,) as shown."""
+    flip: float
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Rows like the victims', as an attacker may have: their mean and principal directions, each by its deviation."""
+
+    mean: Floats
+    directions: Floats
+    """(D, K), in descending order of deviation, scaled by it."""
+
+    @classmethod
+    def of(cls, rows: Floats) -> Prior:
+        mean = rows.mean(axis=0)
+        _, deviations, directions = np.linalg.svd(rows - mean, full_matrices=False)
+        large = deviations > 1e-9 * max(float(deviations.max(initial=0.0)), np.finfo(float).tiny)
+        return cls(mean, directions[large].T * (deviations[large] / np.sqrt(len(rows))))
+
+    def basis(self, components: int) -> Floats:
+        """(D, k + 1): the mean as one more direction, then the first k."""
+        return np.column_stack([self.mean, self.directions[:, :components]])
+
+
+def relative_errors(recovered: Floats, truth: Floats) -> Floats:
+    """|y^ - y| / |y| for each victim; 1 is what the origin would get."""
+    lengths = np.linalg.norm(truth, axis=1)
+    return np.asarray(np.linalg.norm(recovered - truth, axis=1) / np.where(lengths > 0, lengths, 1.0))
+
+
+def least_squares(own: Floats, products: Floats) -> Floats:
+    """The paper's: from estimated distances to the attacker's own rows, i.e. <x_k, y> = |x_k| |y| cos(phi^_k), the y of
+    least squares (of least norm, where the rows do not span)."""
+    return np.asarray(np.linalg.lstsq(own, products.T, rcond=None)[0].T)
+
+
+def half_spaces(seen: Seen, basis: Floats | None = None) -> dict[str, Floats]:
+    """The SVM and the maximum of the likelihood, by name; each scaled to the victim's norm. ``basis`` (D, k): look only
+    there, with coordinates that are about 1 in size."""
+    frame = np.eye(len(seen.omega)) if basis is None else basis
+    features = seen.omega.T @ frame
+    typical = np.sqrt((features**2).sum(axis=1).mean())
+    features = features / typical
+    found = {}
+    for weight in _MARGIN_WEIGHTS:
+        found[f"svm, C {weight:g}"] = _fit(features, seen.signs, _hinge(weight))
+    for slope in _SLOPES:
+        found[f"likelihood, slope {slope:g}"] = _fit(features, seen.signs, _likelihood(slope, seen.flip))
+    return {name: _to_norm(where @ frame.T, seen.norms) for name, where in found.items()}
+
+
+def _hinge(weight: float) -> _Loss:
+    """C max(0, 1 - m)^2, the linear SVM's."""
+
+    def loss(margins: Floats) -> tuple[Floats, Floats]:
+        short = np.maximum(1.0 - margins, 0.0)
+        return weight * short**2, -2.0 * weight * short
+
+    return loss
+
+
+def _likelihood(slope: float, flip: float) -> _Loss:
+    """-log of r + (1 - 2r) sigma(slope m): a bit that says which side, unless it was flipped."""
+    least = max(flip, 1e-6)
+
+    def loss(margins: Floats) -> tuple[Floats, Floats]:
+        side = expit(slope * margins)
+        chance = least + (1.0 - 2.0 * least) * side
+        return -np.log(chance), -(1.0 - 2.0 * least) * slope * side * (1.0 - side) / chance
+
+    return loss
+
+
+def _to_norm(rows: Floats, norms: Floats) -> Floats:
+    lengths = np.linalg.norm(rows, axis=1)
+    return np.asarray(rows * (norms / np.where(lengths > 0, lengths, 1.0))[:, None])
+
+
+def _fit(features: Floats, signs: Floats, loss: _Loss) -> Floats:
+    """min over z, for every victim at once, of sum_l loss(sign_l <features_l, z>) + |z|^2/2."""
+    shape = (len(signs), features.shape[1])
+
+    def objective(flat: Floats) -> tuple[float, Floats]:
+        where = flat.reshape(shape)
+        margins = signs * (where @ features.T)
+        value, slope = loss(margins)
+        gradient = (signs * slope) @ features + where
+        return float(value.sum() + 0.5 * (flat**2).sum()), gradient.ravel()
+
+    # The classical linear estimate to start from: the mean of omega_l, each turned to the side of its bit.
+    start = signs @ features / features.shape[0]
+    ended = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    return np.asarray(ended.x.reshape(shape))

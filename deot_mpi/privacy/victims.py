@@ -1,0 +1,131 @@
+"""One agent plays its most curious neighbour against itself: only it can tell how near an attack came.
+
+Some of its rows are victims; the attacker is given what the agent would have sent of them, and as similar rows that it
+might have the agent's other rows. A neighbour's own rows are of another agent and mostly of another domain: it will do
+worse than this, not better. Only statistics of the errors leave the agent, never a recovered row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from deot_mpi.privacy.attacks import COMPONENTS, Prior, Seen, half_spaces, least_squares, relative_errors
+from deot_mpi.privacy.noise import Noise, rounded_norms
+from deot_mpi.projections import projections
+from deot_mpi.samples import Floats
+from deot_mpi.sketch import BitCounts, angles_by_count, flipped, sketch, unpacked
+
+LEAST_SQUARES = "least squares (the paper's)"
+HALF_SPACES = "half-spaces"
+INFORMED = "half-spaces, similar rows"
+ROWS_ALONE = "similar rows alone"
+POTENTIALS = "potentials and norms"
+MEMBERSHIP = "membership"
+LINKAGE = "linkage by norms"
+RECOVERIES = (LEAST_SQUARES, HALF_SPACES, INFORMED, POTENTIALS)
+"""Attacks that recover rows from what is sent; their errors are relative, 1 being no better than the origin."""
+QUANTILES = (0.1, 0.5, 0.9)
+LEAST_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Sending:
+    """How sketches are made and sent."""
+
+    bits: int
+    seed: int
+    orthogonal: bool
+    noise: Noise
+
+
+@dataclass(frozen=True)
+class Split:
+    """An agent's rows as the audit uses them."""
+
+    victims: Floats
+    others: Floats
+
+    @classmethod
+    def of(cls, rows: Floats, victims: int, draws: np.random.Generator) -> tuple[Split, NDArray[np.int64]]:
+        """At most so many victims, and at most half of the rows; also the order they were drawn in."""
+        order = draws.permutation(len(rows))
+        count = max(1, min(victims, len(rows) // 2))
+        return cls(rows[order[:count]], rows[order[count:]]), order
+
+
+def recovery(split: Split, how: Sending, draws: np.random.Generator) -> dict[str, Floats]:
+    """The relative errors of every victim, by attack. Of several variants the one with the least median counts."""
+    victims, others = split.victims, split.others
+    noise, dimension = how.noise, victims.shape[1]
+    norms = np.linalg.norm(victims, axis=1)
+    told = rounded_norms(norms, noise.norm_step, draws) if noise.norm_step else norms
+    bits = sketch(victims, how.bits, how.seed, how.orthogonal)
+    shown = flipped(bits, how.bits, noise.flip, draws) if noise.flip else bits
+    omega = projections(dimension, how.bits, how.seed, how.orthogonal)
+    signs = 2.0 * unpacked(shown, how.bits).astype(np.float64) - 1.0
+    seen = Seen(omega, signs, told, noise.flip)
+    prior = Prior.of(others)
+
+    counts = BitCounts(shown, sketch(others, how.bits, how.seed, how.orthogonal), "hamming").rows(0, len(victims))
+    left = 1.0 - 2.0 * noise.flip
+    cosines = np.cos(angles_by_count(how.bits, dimension, "hamming", how.orthogonal, left).phi)[counts]
+    products = cosines * told[:, None] * np.linalg.norm(others, axis=1)
+    return {
+        ROWS_ALONE: relative_errors(np.tile(prior.mean, (len(victims), 1)), victims),
+        LEAST_SQUARES: relative_errors(least_squares(others, products), victims),
+        HALF_SPACES: _best(half_spaces(seen), victims),
+        INFORMED: _best(
+            {
+                f"{name}, {k} components": rows
+                for k in _numbers(prior)
+                for name, rows in half_spaces(seen, prior.basis(k)).items()
+            },
+            victims,
+        ),
+    }
+
+
+def from_potentials(split: Split, potentials: tuple[Floats, Floats]) -> Floats:
+    """Errors of the best linear guess from a row's potential and norm, learnt on the other rows."""
+    known, asked = (
+        np.column_stack([np.ones(len(rows)), values, np.linalg.norm(rows, axis=1)])
+        for rows, values in ((split.others, potentials[1]), (split.victims, potentials[0]))
+    )
+    fitted = np.linalg.lstsq(known, split.others, rcond=None)[0]
+    return relative_errors(asked @ fitted, split.victims)
+
+
+def membership(split: Split, how: Sending, draws: np.random.Generator) -> float:
+    """Is this row among those an agent has shown? The chance to tell a shown row from one that was not, given one of
+    each (area under the curve): 0.5 is guessing, 1 certainty. The least Hamming distance to a shown sketch decides."""
+    sketches = [sketch(rows, how.bits, how.seed, how.orthogonal) for rows in (split.victims, split.others)]
+    shown = flipped(sketches[0], how.bits, how.noise.flip, draws) if how.noise.flip else sketches[0]
+    inside, outside = (BitCounts(bits, shown, "hamming").rows(0, len(bits)).min(axis=1) for bits in sketches)
+    ranks = rankdata(-np.concatenate([inside, outside]).astype(np.float64))
+    wins = ranks[: len(inside)].sum() - len(inside) * (len(inside) + 1) / 2
+    return float(wins / (len(inside) * len(outside)))
+
+
+def linked_by_norm(rows: Floats, told: Floats) -> float:
+    """The share of rows whose told norm is nearest to their own, among all rows of the agent: one who has a list of
+    rows finds out which is which."""
+    norms = np.linalg.norm(rows, axis=1)
+    order = np.sort(norms)
+    gap = np.abs(told - norms)
+    place = np.clip(np.searchsorted(order, told), 1, max(len(order) - 1, 1))
+    nearest = np.minimum(np.abs(order[place - 1] - told), np.abs(order[np.minimum(place, len(order) - 1)] - told))
+    return float((gap <= nearest + 1e-15).mean())
+
+
+def _numbers(prior: Prior) -> list[int]:
+    most = prior.directions.shape[1]
+    return sorted({min(k, most) for k in COMPONENTS})
+
+
+def _best(recovered: dict[str, Floats], truth: Floats) -> Floats:
+    errors = [relative_errors(rows, truth) for rows in recovered.values()]
+    return min(errors, key=lambda one: float(np.median(one)))
