@@ -21,6 +21,7 @@ class Outputs:
     save: str | None
     plot: str | None
     progress: str
+    explain: bool
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def parse(argv: list[str], config: str | None = None) -> Job:
             chosen.start,
         ),
         options=kind(**{field.name: named[field.name] for field in fields(kind)}),
-        outputs=Outputs(chosen.json, chosen.save, chosen.plot, chosen.progress),
+        outputs=Outputs(chosen.json, chosen.save, chosen.plot, chosen.progress, chosen.explain),
     )
 
 

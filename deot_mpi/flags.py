@@ -428,6 +428,10 @@ def _add_outputs(parser: Parser) -> None:
         default=False,
         help="pool the samples on rank 0 and compare with POT",
     )
+    group.add_argument(
+        "--explain", action=argparse.BooleanOptionalAction, default=False,
+        help="say first what this run will tell whom (also in the JSON)",
+    )  # fmt: skip
     group.add_argument("--json", metavar="FILE", help="write the result")
     group.add_argument("--save", metavar="DIR", help="each agent writes its own potentials")
     group.add_argument("--plot", metavar="FILE", help="draw the convergence (.png, .svg, .pdf)")

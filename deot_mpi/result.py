@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.exchange.ledger import Counts
+from deot_mpi.explain import Lesson
 from deot_mpi.kinds import Kind
 from deot_mpi.privacy.guarantee import Guarantee
 from deot_mpi.protocol import ProtocolReport
@@ -175,6 +176,8 @@ class Result:
     """This agent's block of u or v, in cost units (defined up to a constant that u and v share)."""
     notes: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
+    disclosure: tuple[Lesson, ...] = ()
+    """What the run told whom, as --explain says it beforehand."""
 
     @property
     def dual_objective(self) -> float:
@@ -219,6 +222,7 @@ class Result:
             "trace": [asdict(point) for point in self.trace],
             "notes": list(self.notes),
             "settings": self.settings,
+            "disclosure": [asdict(lesson) for lesson in self.disclosure],
         }
 
 
@@ -344,6 +348,7 @@ class AuditResult:
     eps: float
     notes: tuple[str, ...]
     settings: dict[str, Any]
+    disclosure: tuple[Lesson, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -358,6 +363,7 @@ class AuditResult:
             "eps": self.eps,
             "notes": list(self.notes),
             "settings": self.settings,
+            "disclosure": [asdict(lesson) for lesson in self.disclosure],
         }
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from mpi4py import MPI
 
@@ -28,6 +28,7 @@ from deot_mpi.eot import solve_eot
 from deot_mpi.errors import DeotError, InputError
 from deot_mpi.exchange.join import agree, broadcast_text
 from deot_mpi.exchange.waiting import wait_all
+from deot_mpi.explain import lessons, told
 from deot_mpi.files import load_alignment, load_samples, load_start
 from deot_mpi.flags import HelpWanted
 from deot_mpi.gromov import solve_gromov
@@ -70,6 +71,9 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     role = Role.SOURCE if comm.rank < sources else Role.TARGET
     _check_outputs(comm, job, timeout)
 
+    if job.outputs.explain and comm.rank == 0:
+        print(told(job.options), flush=True)
+
     def load(agents: Agents) -> Samples:
         return _load(job.inputs, agents, labelled=isinstance(job.options, AdaptOptions))
 
@@ -80,11 +84,14 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
             result = _solve(comm, role, load, job, progress)
     else:
         result = _solve(comm, role, load, job, None)
-    settings = {**result.settings, **_provenance(job, sources)}
+    more: dict[str, Any] = {
+        "settings": {**result.settings, **_provenance(job, sources)},
+        "disclosure": lessons(job.options),
+    }
     if isinstance(result, AuditResult):
-        _write_audit(comm, job, replace(result, settings=settings))
+        _write_audit(comm, job, replace(result, **more))
         return 0
-    _write(comm, job, replace(result, settings=settings))
+    _write(comm, job, replace(result, **more))
     return 1 if result.status is Status.DIVERGED else 0
 
 

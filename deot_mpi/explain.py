@@ -1,0 +1,137 @@
+"""Before anything is sent: what every agent will learn, from whom, of which kind, and how much of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions, Options
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One thing somebody learns. ``kind`` is the ledger's name for it."""
+
+    who: str
+    of_whom: str
+    kind: str
+    what: str
+    amount: str
+
+
+def told(options: Options) -> str:
+    """The statement in words, one line a lesson."""
+    lines = [f"{one.who} learns from {one.of_whom}: {one.what} ({one.amount}; {one.kind})" for one in lessons(options)]
+    return "Before anything is sent, what this run will tell:\n" + "\n".join(f"- {line}" for line in lines) + "\n"
+
+
+def lessons(options: Options) -> tuple[Lesson, ...]:
+    """Everything a run with these options tells anybody."""
+    known = [_by_each("control", "the number of its rows, their columns and total weight", "a few numbers")]
+    for role in ("target",) if options.solver == "sinkhorn" else ("source", "target"):
+        known += _shown(options, role)
+    known += _potentials(options) + _means(options)
+    if isinstance(options, GromovOptions):
+        known += _gromov(options)
+    if isinstance(options, AdaptOptions):
+        known += _adaptation(options)
+    if isinstance(options, AuditOptions):
+        known.append(_by_each("audit", "quantiles of the errors of attacks on its own rows", "a few numbers a setting"))
+    known.append(
+        _by_each(
+            "control, objectives",
+            "its part of the objective and of the marginal error; bytes, seconds and memory it used",
+            "some numbers at every check and at the end",
+        )
+    )
+    if options.reference:
+        who = "each source" if isinstance(options, AuditOptions) else "rank 0"
+        known.append(Lesson(who, "everybody", "reference", "rows themselves, for the exact distance", "all rows"))
+    return tuple(known)
+
+
+def _by_each(kind: str, what: str, amount: str) -> Lesson:
+    return Lesson("every agent", "every other", kind, what, amount)
+
+
+def _by_all(kind: str, what: str, amount: str) -> Lesson:
+    return Lesson("every agent", "all together (masked sums)", kind, what, amount)
+
+
+def _by(role: str, kind: str, what: str, amount: str) -> Lesson:
+    """What agents of a role tell their neighbours."""
+    other = "source" if role == "target" else "target"
+    return Lesson(f"each {other}", f"each {role} it has an edge with", kind, what, amount)
+
+
+def _shown(options: Options, role: str) -> list[Lesson]:
+    weights = _by(role, "weights", "the weight of a row, if any agent has weights", "1 number a row")
+    if options.kernel == "raw":
+        return [_by(role, "samples", "its rows themselves (less the mean)", "D numbers a row"), weights]
+    flip, step = getattr(options, "flip", 0.0), getattr(options, "norm_step", 0.0)
+    noise = f", each answer turned round with probability {flip:g}" if flip else ""
+    rounding = f"its square rounded by chance to steps of {step:g}" if step else "exactly"
+    return [
+        _by(role, "sketch", f"on which side of random planes a row lies{noise}", f"{options.bits} bits a row"),
+        _by(role, "norms", f"the length of a row (less the mean), {rounding}", "1 number a row"),
+        weights,
+    ]
+
+
+def _potentials(options: Options) -> list[Lesson]:
+    amount = "1 number a row in every round"
+    own = _by("target", "potentials", "the dual potential of a row", amount)
+    if options.solver == "sinkhorn":
+        return [
+            own,
+            _by("source", "potentials", "for each row of the target, a sum over all rows of the source", amount),
+        ]
+    return [own, _by("source", "potentials", "the dual potential of a row", amount)]
+
+
+def _means(options: Options) -> list[Lesson]:
+    if isinstance(options, GromovOptions):
+        return [_by_all("mean", "each domain's mean and mean squared length", "D_X + D_Y + 2 numbers")]
+    known = []
+    if getattr(options, "centre", True):
+        known.append(_by_all("mean", "the mean of both domains together", "D numbers"))
+    if options.scale is not None:
+        why = "for eps as a share of the mean cost"
+        known.append(_by_all("mean", f"each domain's mean and mean squared length, {why}", "2 D + 2 numbers"))
+    return known
+
+
+def _gromov(options: GromovOptions) -> list[Lesson]:
+    known = [_by_all("moments", "P, half the mean of x y^T under the plan", "D_X D_Y numbers at every alignment")]
+    if options.sketched_terms:
+        amount = f"{options.bits} bits and 1 number a row"
+        known.append(
+            Lesson("each agent", "agents of its own domain", "structure", "sketch and length of a row", amount)
+        )
+    else:
+        known.append(_by_all("moments", "each domain's second moments", "D_X^2 + D_Y^2 numbers"))
+    if options.kernel == "sketch" and options.moment == "exchange":
+        what = "for each row of the target, the mean of the source rows that send it mass (raw rows, as eps goes to 0)"
+        known.append(_by("source", "moments", what, "D_X numbers a row at every alignment"))
+    return known
+
+
+def _adaptation(options: AdaptOptions) -> list[Lesson]:
+    known = [
+        _by_all("labels", "which classes there are, and their shares of all source rows", "2 C numbers"),
+        Lesson("every agent", "each target with known labels", "labels", "how many were predicted", "2 numbers"),
+    ]
+    if options.reading == "1nn":
+        if options.kernel == "sketch":
+            amount = f"{options.bits} bits and 2 numbers a row"
+            known.append(_by("source", "sketch, norms, potentials", "sketch, length and potential of a row", amount))
+            what = "for each row of the source, a mean of target rows (raw rows, as eps goes to 0)"
+            known.append(_by("target", "mapped", what, "D + 1 numbers a row"))
+        what = "a row mapped to the target domain (a mean of target rows), and its label"
+        known.append(_by("source", "mapped, labels", what, "D + 1 numbers a row"))
+    if options.method != "1nn":
+        what = "for each row of the target, the mass that each of its classes sends"
+        known.append(_by("source", "labels", what, "C numbers a row and tangent"))
+    if options.choose_eps:
+        what = "all of the above on parts of the rows, also with the roles swapped, to choose eps"
+        known.append(Lesson("every agent", "the same agents", "all", what, f"{options.trials} times"))
+    return known

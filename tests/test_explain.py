@@ -1,0 +1,46 @@
+"""The statement beforehand: every kind of message that a run sends along edges is announced, and no other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from launch import MPIRUN, launch
+
+from deot_mpi.explain import lessons, told
+from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions, Options
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "absent"),
+    [
+        (EOTOptions(), "1024 bits a row", "rows themselves"),
+        (EOTOptions(flip=0.2, norm_step=0.1), "turned round with probability 0.2", "exactly"),
+        (EOTOptions(kernel="raw"), "its rows themselves", "bits"),
+        (EOTOptions(eps=1.0), "the mean of both domains", "each domain's mean"),
+        (GromovOptions(), "agents of its own domain", "second moments"),
+        (GromovOptions(moment="exchange"), "raw rows, as eps goes to 0", "second moments"),
+        (AdaptOptions(), "a row mapped to the target domain", "the mass that each"),
+        (AdaptOptions(method="labels"), "the mass that each of its classes sends", "mapped"),
+        (AuditOptions(), "quantiles of the errors", "rows themselves"),
+        (AuditOptions(reference=True), "rows themselves", "second moments"),
+    ],
+)
+def test_what_is_said(options: Options, words: str, absent: str) -> None:
+    assert words in told(options)
+    assert absent not in told(options)
+
+
+@pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
+@pytest.mark.parametrize("arguments", [[], ["--kernel", "raw", "--solver", "kept"], ["gromov", "--starts", "1"]])
+def test_the_ledger_shows_nothing_that_was_not_announced(tmp_path: Path, arguments: list[str]) -> None:
+    command = [*arguments, "--samples", "40", "--explain", "--json", str(tmp_path / "r.json"), "--bits", "64"]
+    run = launch(4, *command, folder=tmp_path)
+    assert run.code == 0, run.err
+    assert run.out.index("Before anything is sent") < run.out.index("dual_objective")
+    found = json.loads((tmp_path / "r.json").read_text())
+    announced = {kind for lesson in found["disclosure"] for kind in lesson["kind"].split(", ")}
+    sent = {row["kind"] for row in found["ledger"]["by_kind"] if row["bytes"]}
+    assert sent <= announced
+    assert len(found["disclosure"]) == len(lessons(EOTOptions())) or arguments
