@@ -21,11 +21,13 @@ from deot_mpi.adaptation.classes import Classes, Labels, agree_on_classes
 from deot_mpi.adaptation.nearest import nearest_labels
 from deot_mpi.adaptation.penalty import PenalisedPairs, entropy_slopes, lpl1_slopes
 from deot_mpi.agent import Agents
-from deot_mpi.disclosure import adapt_notes, choice_notes, protocol_notes
-from deot_mpi.eot import prepare, transport_values
+from deot_mpi.disclosure import adapt_notes, choice_notes, protection_notes, protocol_notes
+from deot_mpi.eot import eps_of, prepare, transport_values
 from deot_mpi.kernel import Kernel, stacked
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AdaptOptions
+from deot_mpi.privacy.choose import protected
+from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.problem import Holding, make_channel, make_solver
 from deot_mpi.result import AdaptResult, TracePoint
 from deot_mpi.roles import Role
@@ -94,11 +96,12 @@ def solve_adapt(
             if options.choose_eps:
                 choice = choose_scale(setting, options, trial)
                 settled = replace(options, choose_eps=False, eps_scale=choice.chosen)
+            settled, protection = protected(setting, settled, eps_of(setting, settled))
             result = _adapt(setting, settled, progress, first, clock)
         setting.agents.free()
-    notes = (*result.notes, *choice_notes(options))
+    notes = (*result.notes, *choice_notes(options), *protection_notes(protection))
     settings = {**result.settings, "choose_eps": options.choose_eps}
-    return replace(result, choice=choice, notes=notes, settings=settings)
+    return replace(result, choice=choice, notes=notes, settings=settings, protection=protection)
 
 
 @dataclass(frozen=True)
@@ -252,6 +255,7 @@ def _result(
         potential=state.potential,
         notes=(*adapt_notes(setting, options), *protocol_notes(protocol)),
         settings=settings_of(options),
+        guarantee=guarantee(options.flip, options.bits),
         method=options.method,
         classes=tuple(int(name) for name in classes.names),
         class_shares=tuple(float(share) for share in classes.shares),

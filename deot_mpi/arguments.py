@@ -57,12 +57,12 @@ def config_path(argv: list[str]) -> str | None:
     return None if found.config is None else str(found.config)
 
 
-def parse(argv: list[str], config: str | None = None) -> Job:
+def parse(argv: list[str], config: str | None = None, fresh_seed: int = 0) -> Job:
     """Understand a command line; ``config`` is the text of the config file, which the command line overrules."""
     command, arguments = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("eot", argv)
     if arguments and not arguments[0].startswith("-"):
         raise InputError(f"'{arguments[0]}' is not a command; commands are eot (the default), gromov, adapt and audit.")
-    parser = build_parser(command)
+    parser = build_parser(command, fresh_seed)
     chosen = parser.parse_args(arguments)
     if config is not None:
         chosen = parser.parse_args([*_config_arguments(config, parser, arguments), *arguments])

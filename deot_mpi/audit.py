@@ -109,7 +109,8 @@ class _Own:
 
     def sending(self, bits: int, flip: float) -> Sending:
         options = self.options
-        return Sending(bits, options.seed, options.orthogonal, Noise(flip, options.norm_step, options.one_sided))
+        noise = Noise(flip, options.norm_step, options.one_sided)
+        return Sending(bits, options.seed, options.orthogonal, noise, options.estimator)
 
     def share(self, numbers: Floats) -> Floats:
         """Every sending agent's numbers, sources first, (agents, numbers)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deot_mpi.options import AdaptOptions, EOTOptions, GromovOptions, Options
 from deot_mpi.protocol import ProtocolReport
 from deot_mpi.reference import POT_TOLERANCE
-from deot_mpi.result import GromovReference, ReferenceValues
+from deot_mpi.result import GromovReference, Protection, ReferenceValues
 from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
 
@@ -75,6 +75,19 @@ def adapt_notes(setting: Setting, options: AdaptOptions) -> tuple[str, ...]:
         "labels each target predicted."
     )
     return tuple(notes)
+
+
+def protection_notes(protection: Protection | None) -> tuple[str, ...]:
+    """How bits and flips were chosen."""
+    if protection is None:
+        return ()
+    return (
+        f"Privacy: Q = {protection.bits} and flips of {protection.flip:g} were chosen. The strongest attack tried "
+        f"comes within {protection.recovery_error:.2f} of a typical row's length at the agent whose rows are known "
+        f"best; W~ should be off by about {protection.distance_error:.3f}. Agents measured both on their own rows; "
+        "attacks are no proof. All know these numbers, and that rows have about "
+        f"{protection.intrinsic_dimension:.0f} dimensions.",
+    )
 
 
 def choice_notes(options: AdaptOptions) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from deot_mpi.agent import Agents
-from deot_mpi.disclosure import privacy_notes, protocol_notes, reference_notes
+from deot_mpi.disclosure import privacy_notes, protection_notes, protocol_notes, reference_notes
 from deot_mpi.kernel import Kernel, RawKernel, Shown, SketchKernel
 from deot_mpi.kinds import Kind
 from deot_mpi.options import EOTOptions
+from deot_mpi.privacy.choose import protected
+from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.privacy.noise import Noise
 from deot_mpi.problem import Holding, build, check_resolution, largest_local_distance, make_channel, make_solver
 from deot_mpi.reference import FLAT_SIZE, REFERENCE_TIMEOUT, Pooled, compare, flatten, require_pot, unflatten
@@ -83,22 +85,28 @@ def _solve_eot(
         first = agree_on_start(setting, start)
         if options.reference:
             setting.collectives.all_or_none(require_pot)
+        options, protection = protected(setting, options, eps_of(setting, options))
         kernel, holding = prepare(setting, options)
         setup_seconds = clock.seconds
         solution = _solve(setting, holding, options, progress, first)
         result = _result(setting, kernel, holding, options, solution, setup_seconds, clock)
     setting.agents.free()
-    return result
+    return replace(result, protection=protection, notes=(*result.notes, *protection_notes(protection)))
 
 
 def prepare(setting: Setting, options: EOTOptions, *, keep: bool | None = None) -> tuple[Kernel, Holding]:
     """eps, the kernel, and what every agent holds of it; ``keep`` what was shown for later."""
-    # Far from the origin, moments cancel: centred for the mean cost even where the kernel is not.
-    eps = choose_eps(options, lambda: mean_cost(setting if options.centre else centred(setting)))
+    eps = eps_of(setting, options)
     kernel = _kernel(setting, eps, options)
     holding = build(setting, kernel, eps, options, keep=keep)
     setting.collectives.all_or_none(lambda: check_resolution(holding.view, setting.agents.name))
     return kernel, holding
+
+
+def eps_of(setting: Setting, options: EOTOptions) -> float:
+    """eps in cost units. Collective where it is a share of the mean cost."""
+    # Far from the origin, moments cancel: centred for the mean cost even where the kernel is not.
+    return choose_eps(options, lambda: mean_cost(setting if options.centre else centred(setting)))
 
 
 def _kernel(setting: Setting, eps: float, options: EOTOptions) -> Kernel:
@@ -188,6 +196,7 @@ def _result(
         errors=errors,
         notes=(*privacy_notes(setting, options), *protocol_notes(protocol), *reference_notes(reference)),
         settings=settings_of(options),
+        guarantee=guarantee(options.flip, options.bits),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from functools import partial
 from typing import Any, NoReturn
 
 from deot_mpi import __version__
@@ -54,7 +55,8 @@ class Parser(argparse.ArgumentParser):
         raise HelpWanted(message)
 
 
-def build_parser(command: str = "eot") -> Parser:
+def build_parser(command: str = "eot", fresh_seed: int = 0) -> Parser:
+    """``fresh_seed`` is what --seed fresh stands for, the same on every rank."""
     default: EOTOptions | GromovOptions = {
         "eot": EOTOptions, "gromov": GromovOptions, "adapt": AdaptOptions, "audit": AuditOptions,
     }[command]()  # fmt: skip
@@ -69,7 +71,7 @@ def build_parser(command: str = "eot") -> Parser:
     parser.add_argument(
         "--config", metavar="FILE", help="options from a TOML file, named as here; this line overrules it"
     )
-    data = _add_data(parser, 5 if isinstance(default, EOTOptions) else 2)
+    data = _add_data(parser, 5 if isinstance(default, EOTOptions) else 2, fresh_seed)
     problem = _add_problem(parser, default)
     _add_protocol(parser, default)
     solver = _add_solver(parser, default)
@@ -118,6 +120,15 @@ def _add_noise(parser: Parser) -> None:
     group.add_argument(
         "--norm-step", type=float, default=0.0, metavar="S",
         help="send norms whose squares lie on a grid of this relative step, rounded by chance",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-recovery", type=float, metavar="R",
+        help="choose bits and flips so that no attack tried comes nearer to a typical row than this share of\n"
+        "its length, tried by every agent on its own rows; ends with an error where that cannot be",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-error", type=float, default=0.05, metavar="E",
+        help="relative error of W~ that is accepted for that (default: 0.05)",
     )  # fmt: skip
     group.add_argument(
         "--private-seed", type=int, metavar="N",
@@ -237,7 +248,7 @@ def _add_alignment(parser: Parser, default: GromovOptions) -> None:
     )  # fmt: skip
 
 
-def _add_data(parser: Parser, dimension: int) -> argparse._ArgumentGroup:
+def _add_data(parser: Parser, dimension: int, fresh_seed: int) -> argparse._ArgumentGroup:
     group = parser.add_argument_group("agents and their samples")
     group.add_argument(
         "--sources", type=int, metavar="I", help="ranks 0..I-1 are source agents, the rest targets (default: half)"
@@ -267,7 +278,10 @@ def _add_data(parser: Parser, dimension: int) -> argparse._ArgumentGroup:
     group.add_argument(
         "--scatter", choices=SCATTERS, default="iid", help="iid, or one mixture component per agent (default: iid)"
     )
-    group.add_argument("--seed", type=int, default=0, help="the one seed of all randomness (default: 0)")
+    group.add_argument(
+        "--seed", type=partial(_seed, fresh_seed), default=0, metavar="N|fresh",
+        help="the one seed of all randomness, or a new one, which is reported (default: 0)",
+    )  # fmt: skip
     return group
 
 
@@ -399,6 +413,15 @@ def _add_solver(parser: Parser, default: Options) -> argparse._ArgumentGroup:
         help=f"end the run if an agent is silent this long (default: {default.timeout:g} s)",
     )
     return group
+
+
+def _seed(fresh: int, text: str) -> int:
+    if text == "fresh":
+        return fresh
+    try:
+        return int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number nor 'fresh'") from error
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -168,6 +168,10 @@ class EOTOptions(Options):
     private_seed: int | None = None
     """Of this agent's flips and roundings; None: from the operating system, new in every run. Whoever knows it can undo
     them, so give it for tests only."""
+    max_recovery: float | None = None
+    """Choose bits and flip so that no attack tried comes nearer to a typical row than this share of its length."""
+    max_error: float = 0.05
+    """The relative error of W~ that is accepted for that; beyond it, the run is refused."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -183,6 +187,17 @@ class EOTOptions(Options):
             raise InputError(f"norm_step is {self.norm_step!r}; it is a relative step from 0 to 1.")
         if self.private_seed is not None and (not isinstance(self.private_seed, Integral) or self.private_seed < 0):
             raise InputError(f"private_seed is {self.private_seed!r}; it must be a whole number, 0 or more.")
+        _positive("max_error", self.max_error)
+        if self.max_recovery is not None:
+            if not isinstance(self.max_recovery, Real) or not 0 < self.max_recovery < 1:
+                raise InputError(
+                    f"max_recovery is {self.max_recovery!r}; it is a share of a row's length, above 0, below 1."
+                )
+            if self.kernel == "raw" or self.flip or self.estimator == "paper":
+                raise InputError(
+                    "max_recovery chooses bits and flips of sketches; it goes with neither flip, kernel 'raw' nor "
+                    "estimator 'paper'."
+                )
         noisy = "flip" if self.flip else "norm_step" if self.norm_step else None
         if noisy and self.kernel == "raw":
             raise InputError(f"{noisy} is for sketches, but kernel is 'raw', which sends rows; use kernel 'sketch'.")
@@ -210,6 +225,8 @@ class AuditOptions(EOTOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.max_recovery is not None:
+            raise InputError("max_recovery chooses what a run sends; an audit is of bits and flips that are given.")
         for name in ("victims", "trials"):
             _at_least_one(name, getattr(self, name))
         object.__setattr__(self, "ratios", _grid("ratios", self.ratios, "Q/D: 0.5, 1, 2"))
@@ -329,7 +346,7 @@ class AdaptOptions(EOTOptions):
         if self.choose_eps and (self.eps is not None or self.eps_scale is not None):
             given = f"eps is {self.eps}" if self.eps is not None else f"eps_scale is {self.eps_scale}"
             raise InputError(f"{given}, and choose_eps is to choose it; give one of the two.")
-        if self.choose_eps and self.flip:
+        if self.choose_eps and (self.flip or self.max_recovery is not None):
             raise InputError("choose_eps shows sketches many times, and flips drawn anew each time cancel; give eps.")
         object.__setattr__(self, "eps_grid", _grid("eps_grid", self.eps_grid, "shares of the mean cost: 0.05, 0.1"))
         _at_least_one("validation_rows", self.validation_rows)

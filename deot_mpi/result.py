@@ -178,6 +178,9 @@ class Result:
     settings: dict[str, Any] = field(default_factory=dict)
     disclosure: tuple[Lesson, ...] = ()
     """What the run told whom, as --explain says it beforehand."""
+    protection: Protection | None = None
+    guarantee: Guarantee | None = None
+    """Where bits were flipped."""
 
     @property
     def dual_objective(self) -> float:
@@ -223,6 +226,8 @@ class Result:
             "notes": list(self.notes),
             "settings": self.settings,
             "disclosure": [asdict(lesson) for lesson in self.disclosure],
+            "protection": None if self.protection is None else asdict(self.protection),
+            "guarantee": None if self.guarantee is None else asdict(self.guarantee),
         }
 
 
@@ -294,6 +299,33 @@ class AdaptResult(Result):
             "class_shares": list(self.class_shares),
             "eps_choice": None if self.choice is None else asdict(self.choice),
         }
+
+
+@dataclass(frozen=True)
+class ProtectionPoint:
+    """A setting that was tried on agents' own rows."""
+
+    bits: int
+    flip: float
+    recovery_error: float
+    """Median error of the strongest attack, at the agent whose rows are known best."""
+    distance_error: float
+    """Relative error of the distance between halves of an agent's rows, mean over agents."""
+
+
+@dataclass(frozen=True)
+class Protection:
+    """How bits and flips were chosen (max_recovery), and what to expect of them."""
+
+    tried: tuple[ProtectionPoint, ...]
+    bits: int
+    flip: float
+    recovery_error: float
+    distance_error: float
+    intrinsic_dimension: float
+    """Of the rows, median over agents: (sum of variances)^2 over the sum of their squares."""
+    rows_alone: float
+    """Median error of one who has similar rows and no message, at the worst agent."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ Exit codes: 0 done, 2 unusable input, 130 interrupted (Ctrl-C), 1 anything else.
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import time
 import traceback
@@ -132,8 +133,9 @@ def _understand(comm: MPI.Intracomm, argv: list[str]) -> Job:
     agree(comm, error, _START_TIMEOUT)
     if path is not None:
         config = broadcast_text(comm, config, 0, _START_TIMEOUT)
+    fresh = int(broadcast_text(comm, str(secrets.randbits(62)), 0, _START_TIMEOUT) or 0)
     try:
-        job = parse(argv, config)
+        job = parse(argv, config, fresh)
     except InputError as caught:
         error = str(caught)
     agree(comm, error, _START_TIMEOUT)

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from deot_mpi.privacy.attacks import Prior, Seen, half_spaces, least_squares, relative_errors
+from deot_mpi.privacy.choose import candidates, chosen_point
 from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.privacy.noise import Noise, bit_epsilon, rounded_norms
 from deot_mpi.privacy.victims import (
@@ -21,6 +22,7 @@ from deot_mpi.privacy.victims import (
     recovery,
 )
 from deot_mpi.projections import projections
+from deot_mpi.result import ProtectionPoint
 from deot_mpi.sketch import flipped, sketch, unpacked
 
 
@@ -134,3 +136,12 @@ def test_membership_linkage_and_potentials() -> None:
     guessed = from_potentials(split, (rng.normal(size=30), rng.normal(size=50)))
     assert np.median(told) < np.median(guessed)
     assert sketch(rows, 64, 0, True).shape == (80, 8)
+
+
+def test_of_what_protects_the_most_accurate_is_chosen() -> None:
+    points = tuple(ProtectionPoint(bits, 0.1, recovery, error) for bits, recovery, error in (
+        (10, 0.9, 0.2), (20, 0.6, 0.05), (40, 0.4, 0.01),
+    ))  # fmt: skip
+    assert chosen_point(points, 0.5).bits == 20
+    assert chosen_point(points, 0.95).bits == 10
+    assert {one.bits for one in candidates(8)} == {16, 32}

@@ -17,7 +17,7 @@ from deot_mpi.privacy.attacks import COMPONENTS, Prior, Seen, half_spaces, least
 from deot_mpi.privacy.noise import Noise, rounded_norms
 from deot_mpi.projections import projections
 from deot_mpi.samples import Floats
-from deot_mpi.sketch import BitCounts, angles_by_count, flipped, sketch, unpacked
+from deot_mpi.sketch import BitCounts, Estimator, angles_by_count, flipped, sketch, unpacked
 
 LEAST_SQUARES = "least squares (the paper's)"
 HALF_SPACES = "half-spaces"
@@ -40,6 +40,7 @@ class Sending:
     seed: int
     orthogonal: bool
     noise: Noise
+    estimator: Estimator = "hamming"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ class Split:
         return cls(rows[order[:count]], rows[order[count:]]), order
 
 
-def recovery(split: Split, how: Sending, draws: np.random.Generator) -> dict[str, Floats]:
+def recovery(
+    split: Split, how: Sending, draws: np.random.Generator, components: tuple[int, ...] = COMPONENTS
+) -> dict[str, Floats]:
     """The relative errors of every victim, by attack. Of several variants the one with the least median counts."""
     victims, others = split.victims, split.others
     noise, dimension = how.noise, victims.shape[1]
@@ -70,9 +73,10 @@ def recovery(split: Split, how: Sending, draws: np.random.Generator) -> dict[str
     seen = Seen(omega, signs, told, noise.flip)
     prior = Prior.of(others)
 
-    counts = BitCounts(shown, sketch(others, how.bits, how.seed, how.orthogonal), "hamming").rows(0, len(victims))
+    known = sketch(others, how.bits, how.seed, how.orthogonal)
+    counts = BitCounts(shown, known, how.estimator).rows(0, len(victims))
     left = 1.0 - 2.0 * noise.flip
-    cosines = np.cos(angles_by_count(how.bits, dimension, "hamming", how.orthogonal, left).phi)[counts]
+    cosines = np.cos(angles_by_count(how.bits, dimension, how.estimator, how.orthogonal, left).phi)[counts]
     products = cosines * told[:, None] * np.linalg.norm(others, axis=1)
     return {
         ROWS_ALONE: relative_errors(np.tile(prior.mean, (len(victims), 1)), victims),
@@ -81,7 +85,7 @@ def recovery(split: Split, how: Sending, draws: np.random.Generator) -> dict[str
         INFORMED: _best(
             {
                 f"{name}, {k} components": rows
-                for k in _numbers(prior)
+                for k in _numbers(prior, components)
                 for name, rows in half_spaces(seen, prior.basis(k)).items()
             },
             victims,
@@ -121,9 +125,9 @@ def linked_by_norm(rows: Floats, told: Floats) -> float:
     return float((gap <= nearest + 1e-15).mean())
 
 
-def _numbers(prior: Prior) -> list[int]:
+def _numbers(prior: Prior, components: tuple[int, ...]) -> list[int]:
     most = prior.directions.shape[1]
-    return sorted({min(k, most) for k in COMPONENTS})
+    return sorted({min(k, most) for k in components})
 
 
 def _best(recovered: dict[str, Floats], truth: Floats) -> Floats:

@@ -138,3 +138,30 @@ def test_audits_that_cannot_be(comm: MPI.Intracomm) -> None:
         deot_mpi.audit(comm, rows_of(comm)[:5], role_of(comm), eps=1.0)
     with pytest.raises(InputError, match=r"a rate in flips is 0.7"):
         deot_mpi.audit(comm, rows_of(comm), role_of(comm), flips=(0.7,))
+
+
+def wide_rows(comm: MPI.Intracomm, latent: int | None) -> np.ndarray:
+    """60 columns: all of them independent, or a few latent ones mixed."""
+    rng = np.random.default_rng([5, comm.rank])
+    if latent is None:
+        return np.asarray(rng.normal(size=(40, 60)))
+    return np.asarray(rng.normal(size=(40, latent)) @ np.random.default_rng(0).normal(size=(latent, 60)))
+
+
+@pytest.mark.mpi(min_size=4, max_size=4)
+def test_bits_and_flips_are_chosen_or_refused(comm: MPI.Intracomm) -> None:
+    """Many dimensions can have both; few cannot, and the sentence says so."""
+    wish: dict[str, Any] = {"max_recovery": 0.5, "max_error": 0.05, "eps_scale": 0.2, "private_seed": 1}
+    result = deot_mpi.eot(comm, wide_rows(comm, None), role_of(comm), **wish)
+    assert result.protection is not None
+    assert result.settings["bits"] == result.protection.bits
+    assert result.settings["flip"] == result.protection.flip
+    assert result.protection.recovery_error >= 0.5
+    assert result.protection.distance_error <= 0.05
+    assert result.protection.intrinsic_dimension > 15
+    assert any("were chosen" in note for note in result.notes)
+    with pytest.raises(
+        InputError, match=r"max_recovery 0.5 and max_error 0.02 cannot both be had .* 1 dimensions"
+    ) as said:
+        deot_mpi.eot(comm, wide_rows(comm, 1), role_of(comm), **{**wish, "max_error": 0.02})
+    assert len(set(comm.allgather(str(said.value)))) == 1

@@ -1,0 +1,144 @@
+"""Bits and flips from a wish: rows protected so much, the distance right to so much; or the news that both cannot be.
+
+Every agent whose sketches are sent tries each setting on its own rows: attacks on some with the others as what is known
+(``victims``), and the distance between two halves of its rows, exact and from noisy sketches. What it shares is two
+numbers for each setting, and how many dimensions its rows really have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from deot_mpi.errors import InputError
+from deot_mpi.kernel import LogPairs, RawKernel, SketchKernel
+from deot_mpi.kinds import Kind
+from deot_mpi.options import EOTOptions
+from deot_mpi.privacy.noise import Noise
+from deot_mpi.privacy.victims import LEAST_ROWS, ROWS_ALONE, Sending, Split, recovery
+from deot_mpi.randomness import Purpose, generator
+from deot_mpi.result import Protection, ProtectionPoint
+from deot_mpi.roles import Role
+from deot_mpi.rowblock import RowBlock
+from deot_mpi.samples import Floats
+from deot_mpi.setting import Setting
+from deot_mpi.solvers.alone import local_distance
+
+RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)
+FLIPS = (0.0, 0.1, 0.2, 0.3, 0.4)
+_VICTIMS, _HALF, _SEEDS = 20, 100, 2
+_COMPONENTS = (20, 50, 100)
+_FEWEST_BITS = 16
+
+Chosen = TypeVar("Chosen", bound=EOTOptions)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    bits: int
+    flip: float
+
+
+def candidates(dimension: int) -> list[Candidate]:
+    bits = sorted({max(_FEWEST_BITS, round(ratio * dimension)) for ratio in RATIOS})
+    return [Candidate(number, flip) for number in bits for flip in FLIPS]
+
+
+def protected(setting: Setting, options: Chosen, eps: float) -> tuple[Chosen, Protection | None]:
+    """Options with bits and flip chosen, where ``max_recovery`` asks for that; all agents raise if none will do."""
+    if options.max_recovery is None:
+        return options, None
+    tried = candidates(setting.sizes.dimension)
+    sends = setting.agents.role is Role.TARGET or not options.one_sided
+    numbers = np.full(2 * len(tried) + 2, np.nan)
+    if sends and setting.samples.count >= LEAST_ROWS:
+        numbers = _study(setting, options, eps, tried)
+    table = setting.collectives.share(Kind.AUDIT, numbers)
+    rows = np.concatenate([table.source, table.target])
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    if not len(rows):
+        raise InputError(
+            f"max_recovery is {options.max_recovery:g}, but no agent has the {LEAST_ROWS} rows it takes to try "
+            "settings on; give bits and flip instead."
+        )
+    points = tuple(
+        ProtectionPoint(one.bits, one.flip, float(rows[:, 2 * k].min()), float(rows[:, 2 * k + 1].mean()))
+        for k, one in enumerate(tried)
+    )
+    found = chosen_point(points, options.max_recovery)
+    protection = Protection(
+        points, found.bits, found.flip, found.recovery_error, found.distance_error,
+        float(np.median(rows[:, -1])), float(rows[:, -2].min()),
+    )  # fmt: skip
+    if found.recovery_error < options.max_recovery or found.distance_error > options.max_error:
+        raise InputError(refusal(protection, options))
+    return replace(options, bits=found.bits, flip=found.flip, max_recovery=None), protection
+
+
+def chosen_point(points: tuple[ProtectionPoint, ...], least: float) -> ProtectionPoint:
+    """Of those that protect, the one with the smallest error; if none does, the one that protects best."""
+    enough = [point for point in points if point.recovery_error >= least]
+    if enough:
+        return min(enough, key=lambda point: point.distance_error)
+    return max(points, key=lambda point: point.recovery_error)
+
+
+def refusal(best: Protection, options: EOTOptions) -> str:
+    return (
+        f"max_recovery {options.max_recovery:g} and max_error {options.max_error:g} cannot both be had on these data: "
+        f"the best trade found is Q = {best.bits} with flips of {best.flip:g}, where the strongest attack comes within "
+        f"{best.recovery_error:.2f} of a typical row's length and the distance is off by {best.distance_error:.3f}. "
+        f"The rows have about {best.intrinsic_dimension:.0f} dimensions, and similar rows alone come within "
+        f"{best.rows_alone:.2f}. Ask for less protection or accuracy, or do not call it private."
+    )
+
+
+def _study(setting: Setting, options: EOTOptions, eps: float, tried: list[Candidate]) -> Floats:
+    agents = setting.agents
+    address = (int(agents.role is Role.TARGET), agents.index)
+    split, _ = Split.of(setting.rows, _VICTIMS, generator(options.seed, Purpose.AUDIT, *address))
+    numbers, alone = [], 1.0
+    for place, one in enumerate(tried):
+        draws = generator(options.seed, Purpose.AUDIT, *address, 1, place)
+        how = Sending(one.bits, options.seed, options.orthogonal, Noise(one.flip, options.norm_step))
+        errors = recovery(split, how, draws, components=_COMPONENTS)
+        alone = float(np.median(errors.pop(ROWS_ALONE)))
+        strongest = min(float(np.median(found)) for found in errors.values())
+        numbers += [strongest, _distance_error(setting.rows, options, eps, one, draws)]
+    return np.array([*numbers, alone, _intrinsic_dimension(setting.rows)])
+
+
+def _intrinsic_dimension(rows: Floats) -> float:
+    """(sum of variances)^2 / sum of their squares, over principal components: k where k of them are alike."""
+    variances = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2
+    return float(variances.sum() ** 2 / max(float((variances**2).sum()), np.finfo(float).tiny))
+
+
+def _distance_error(rows: Floats, options: EOTOptions, eps: float, one: Candidate, draws: np.random.Generator) -> float:
+    """Mean of |F^ - F|/|F| between two halves of an agent's rows, over seeds."""
+    order = draws.permutation(len(rows))
+    half = min(_HALF, len(rows) // 2)
+    x, y = rows[order[:half]], rows[order[half : 2 * half]]
+    raw = RawKernel(eps, rows.shape[1])
+    exact = _distance(raw.pairs(raw.show(x), raw.show(y)), half)
+    errors = []
+    for trial in range(_SEEDS):
+        noise = Noise(
+            one.flip, options.norm_step, options.one_sided, (options.seed, trial, int(draws.integers(1 << 30)))
+        )
+        kernel = SketchKernel(
+            eps, rows.shape[1], one.bits, options.seed + trial, options.estimator, options.orthogonal,
+            options.correction, noise,
+        )  # fmt: skip
+        source, target = kernel.disclosed(kernel.show(x)), kernel.disclosed(kernel.show(y))
+        errors.append(abs(_distance(kernel.pairs(source.kept, target.told), half) - exact) / abs(exact))
+    return float(np.mean(errors))
+
+
+def _distance(pairs: LogPairs, count: int) -> float:
+    """F / eps between two equally heavy halves."""
+    shares = np.full(count, 1.0 / count)
+    block = RowBlock(pairs, np.log(shares), {0: slice(None)}, shares, 1.0, precision="float64", memory=1e9, threads=1)
+    return local_distance(block, shares, shares)
