@@ -55,7 +55,7 @@ def main() -> int:
     out = Path(chosen.out)
     out.mkdir(parents=True, exist_ok=True)
     sys.stdout.reconfigure(line_buffering=True)  # also a log file shows how far it is
-    console = Console(width=150 if not sys.stdout.isatty() else None)
+    console = Console(width=170 if not sys.stdout.isatty() else None)
     started = time.monotonic()
     found = _measure(pairs, chosen, console, out)
     report.show(console, found)

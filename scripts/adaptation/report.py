@@ -86,7 +86,8 @@ def verdicts(found: Found) -> list[Verdict]:
 
 
 def _cell(values: list[float]) -> str:
-    return f"{fmean(values):.3f}" + (f" ±{stdev(values):.3f}" if len(values) > 1 else "")
+    spread = stdev(values) if len(values) > 1 else 0.0
+    return f"{fmean(values):.3f}" + (f" ±{spread:.3f}" if spread >= 0.0005 else "")
 
 
 def rows(found: Found) -> list[list[str]]:
@@ -126,7 +127,7 @@ def draw(found: Found, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(max(6.0, 1.35 * len(found) + 2.0), 4.2), layout="constrained")
+    figure = Figure(figsize=(max(6.0, 0.95 * len(found) + 2.0), 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     width = 0.84 / len(COLUMNS)
