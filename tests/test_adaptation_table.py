@@ -51,8 +51,8 @@ def test_own_domains_are_read_from_every_format(files: list[str]) -> None:
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
 def test_every_column_is_there_and_ours_is_pots(files: list[str], tmp_path: Path) -> None:
     command = [
-        sys.executable, str(SCRIPTS / "adaptation_table.py"), "--domains", *files[:2], "--seeds", "2", "--bits", "256",
-        "--grid", "0.05,0.2", "--out", str(tmp_path / "out"),
+        sys.executable, str(SCRIPTS / "adaptation_table.py"), "--domains", *files[:2], "--seeds", "1", "--bits", "256",
+        "--grid", "0.1", "--out", str(tmp_path / "out"),
     ]  # fmt: skip
     run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert run.returncode == 0, run.stderr
@@ -60,7 +60,7 @@ def test_every_column_is_there_and_ours_is_pots(files: list[str], tmp_path: Path
     assert list(found) == ["Art->Clipart", "Clipart->Art"]
     for one in found.values():
         assert set(one["columns"]) == set(COLUMNS)
-        assert all(len(accuracies) == 2 and min(accuracies) > 0.5 for accuracies in one["columns"].values())
+        assert all(len(accuracies) == 1 and accuracies[0] > 0.5 for accuracies in one["columns"].values())
         assert one["columns"]["DEOT_K"] == one["columns"]["Sinkhorn"]
         assert max(one["distances"]) < 1e-6
     assert "| Art->Clipart |" in (tmp_path / "out" / "adaptation.md").read_text()

@@ -59,9 +59,7 @@ def test_estimates_are_unbiased_with_the_stated_variance(estimator: str, orthogo
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize(
-    ("estimator", "phi"), [("hamming", 0.3), ("hamming", np.pi / 2), ("hamming", 2.5), ("paper", 1.3)]
-)
+@pytest.mark.parametrize(("estimator", "phi"), [("hamming", 0.3), ("hamming", 2.0), ("paper", 1.3)])
 def test_structured_projections_pass_for_uniform_ones(estimator: str, phi: float, sparse: bool) -> None:
     """150 columns, padded to 256; also for rows with one or two entries, the hardest to mix."""
     x, y = pair_at_angle(phi, 150, np.random.default_rng(6))
