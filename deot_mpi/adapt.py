@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ def solve_adapt(
             if options.choose_eps:
                 choice = choose_scale(setting, options, trial)
                 settled = replace(options, choose_eps=False, eps_scale=choice.chosen)
-            settled, protection = protected(setting, settled, eps_of(setting, settled))
+            settled, protection = protected(setting, settled, partial(eps_of, setting, settled))
             result = _adapt(setting, settled, progress, first, clock)
         setting.agents.free()
     notes = (*result.notes, *choice_notes(options), *protection_notes(protection))

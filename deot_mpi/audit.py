@@ -37,6 +37,7 @@ from deot_mpi.privacy.victims import (
     recovery,
 )
 from deot_mpi.randomness import Purpose, generator
+from deot_mpi.reference import REFERENCE_TIMEOUT
 from deot_mpi.result import AttackReport, AuditResult, EOTResult, FrontierPoint
 from deot_mpi.roles import Role
 from deot_mpi.running import Progress, settings_of, understood
@@ -114,7 +115,7 @@ class _Own:
 
     def share(self, numbers: Floats) -> Floats:
         """Every sending agent's numbers, sources first, (agents, numbers)."""
-        table = self.setting.collectives.share(Kind.AUDIT, numbers)
+        table = self.setting.collectives.share(Kind.AUDIT, numbers, REFERENCE_TIMEOUT)
         return np.concatenate([table.source, table.target] if not self.options.one_sided else [table.target])
 
 
@@ -239,6 +240,7 @@ def _notes(options: AuditOptions) -> tuple[str, ...]:
     notes = [
         "Audit: every agent attacked its own rows with its other rows as what the attacker knows; statistics were "
         "shared, no row left. A neighbour knows other rows and does worse.",
+        "Audit: it is a run, too: sketches, norms and potentials were sent as the run it is about would send them.",
         "Audit: neighbours that put together what they were shown were not tried; all are shown the same bits.",
     ]
     if options.reference:

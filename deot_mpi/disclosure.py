@@ -60,11 +60,15 @@ def adapt_notes(setting: Setting, options: AdaptOptions) -> tuple[str, ...]:
     notes = [*privacy_notes(setting, options)]
     if options.reading == "1nn":
         notes.append(
-            "Privacy: the sources' rows mapped to the target domain, with their labels, went to their targets."
+            "Privacy: the sources' rows mapped to the target domain, with their labels, went to their targets. These "
+            "are means over the rows of all of a source's targets: as eps goes to 0, a target gets others' raw rows."
             if options.kernel == "raw"
             else "Privacy: every target showed its sources sum_m P_nm y_m, a mean of its rows for each row of theirs, "
-            "and got their sketches and their mapped rows with labels. As eps goes to 0, such means are raw rows."
+            "and got their sketches and their mapped rows with labels, means over rows of all of a source's targets. "
+            "As eps goes to 0, such means are raw rows, also of other targets."
         )
+        if options.flip:
+            notes.append("Privacy: flips protect bits; means of rows are sent as they are.")
     if options.method != "1nn":
         notes.append(
             ("Privacy: a" if options.reading == "1nn" else "Privacy: no features were sent; a")

@@ -85,7 +85,7 @@ def _solve_eot(
         first = agree_on_start(setting, start)
         if options.reference:
             setting.collectives.all_or_none(require_pot)
-        options, protection = protected(setting, options, eps_of(setting, options))
+        options, protection = protected(setting, options, lambda: eps_of(setting, options))
         kernel, holding = prepare(setting, options)
         setup_seconds = clock.seconds
         solution = _solve(setting, holding, options, progress, first)

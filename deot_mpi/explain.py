@@ -34,12 +34,16 @@ def lessons(options: Options) -> tuple[Lesson, ...]:
         known += _gromov(options)
     if isinstance(options, AdaptOptions):
         known += _adaptation(options)
+    if getattr(options, "max_recovery", None) is not None:
+        what = "for each setting tried, how near attacks came to its own rows and how far a distance was off"
+        known.append(_by_each("audit", what, "2 numbers a setting, and 2 more"))
     if isinstance(options, AuditOptions):
         known.append(_by_each("audit", "quantiles of the errors of attacks on its own rows", "a few numbers a setting"))
     known.append(
         _by_each(
             "control, objectives",
-            "its part of the objective and of the marginal error; bytes, seconds and memory it used",
+            "its part of the objective and of the marginal error, its largest exponent, products of its last moves "
+            "(acceleration); bytes, seconds and memory it used; its largest distance to a neighbour, if E is not p q^T",
             "some numbers at every check and at the end",
         )
     )
@@ -69,9 +73,12 @@ def _shown(options: Options, role: str) -> list[Lesson]:
         return [_by(role, "samples", "its rows themselves (less the mean)", "D numbers a row"), weights]
     flip, step = getattr(options, "flip", 0.0), getattr(options, "norm_step", 0.0)
     noise = f", each answer turned round with probability {flip:g}" if flip else ""
+    bits = f"{options.bits} bits a row"
+    if getattr(options, "max_recovery", None) is not None:
+        noise, bits = ", answers turned round with a probability yet to be chosen", "at most 4 D bits a row"
     rounding = f"its square rounded by chance to steps of {step:g}" if step else "exactly"
     return [
-        _by(role, "sketch", f"on which side of random planes a row lies{noise}", f"{options.bits} bits a row"),
+        _by(role, "sketch", f"on which side of random planes a row lies{noise}", bits),
         _by(role, "norms", f"the length of a row (less the mean), {rounding}", "1 number a row"),
         weights,
     ]
@@ -126,12 +133,17 @@ def _adaptation(options: AdaptOptions) -> list[Lesson]:
             known.append(_by("source", "sketch, norms, potentials", "sketch, length and potential of a row", amount))
             what = "for each row of the source, a mean of target rows (raw rows, as eps goes to 0)"
             known.append(_by("target", "mapped", what, "D + 1 numbers a row"))
-        what = "a row mapped to the target domain (a mean of target rows), and its label"
+        what = "a row mapped to the target domain (a mean of rows of all the source's targets), and its label"
         known.append(_by("source", "mapped, labels", what, "D + 1 numbers a row"))
     if options.method != "1nn":
         what = "for each row of the target, the mass that each of its classes sends"
         known.append(_by("source", "labels", what, "C numbers a row and tangent"))
+    if options.method == "class-regularised":
+        what = "for each row of the target, how much of each class it receives (as the slope of the penalty)"
+        known.append(_by("target", "labels", what, "C numbers a row and tangent"))
     if options.choose_eps:
         what = "all of the above on parts of the rows, also with the roles swapped, to choose eps"
         known.append(Lesson("every agent", "the same agents", "all", what, f"{options.trials} times"))
+        what = "how many hidden rows of each class were labelled rightly, over all sources"
+        known.append(_by_all("mean", what, "2 C numbers an eps"))
     return known

@@ -227,6 +227,8 @@ class AuditOptions(EOTOptions):
         super().__post_init__()
         if self.max_recovery is not None:
             raise InputError("max_recovery chooses what a run sends; an audit is of bits and flips that are given.")
+        if self.estimator == "paper" and any(self.flips):
+            raise InputError("estimator 'paper' has no correction for flipped bits; give flips 0 with it.")
         for name in ("victims", "trials"):
             _at_least_one(name, getattr(self, name))
         object.__setattr__(self, "ratios", _grid("ratios", self.ratios, "Q/D: 0.5, 1, 2"))
@@ -346,8 +348,16 @@ class AdaptOptions(EOTOptions):
         if self.choose_eps and (self.eps is not None or self.eps_scale is not None):
             given = f"eps is {self.eps}" if self.eps is not None else f"eps_scale is {self.eps_scale}"
             raise InputError(f"{given}, and choose_eps is to choose it; give one of the two.")
-        if self.choose_eps and (self.flip or self.max_recovery is not None):
-            raise InputError("choose_eps shows sketches many times, and flips drawn anew each time cancel; give eps.")
+        if self.choose_eps and (self.flip or self.norm_step or self.max_recovery is not None):
+            raise InputError(
+                "choose_eps shows sketches and norms many times, and noise drawn anew each time (flip, norm_step, "
+                "max_recovery) cancels; give eps or eps_scale."
+            )
+        if self.max_recovery is not None and self.reading == "1nn":
+            raise InputError(
+                f"max_recovery is {self.max_recovery:g}, but reading by 1nn sends means of target rows, which tend to "
+                "raw rows and which no flip protects; use method 'labels' (or class_reading 'labels')."
+            )
         object.__setattr__(self, "eps_grid", _grid("eps_grid", self.eps_grid, "shares of the mean cost: 0.05, 0.1"))
         _at_least_one("validation_rows", self.validation_rows)
 

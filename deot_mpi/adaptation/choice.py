@@ -90,8 +90,9 @@ def _halves(setting: Setting, options: AdaptOptions) -> tuple[Samples, Samples]:
     count = max(least, round(share * samples.count))
     draws = generator(options.seed, Purpose.VALIDATION, int(role is Role.TARGET), index)
     picked = draws.permutation(samples.count)[:count]
-    if role is Role.TARGET:
-        return (_part(samples, np.sort(picked)),) * 2
+    if role is Role.TARGET:  # without labels, if it has any: they are not for the choice
+        part = replace(_part(samples, np.sort(picked)), labels=None)
+        return part, part
     return _part(samples, np.sort(picked[: count // 2])), _part(samples, np.sort(picked[count // 2 :]))
 
 

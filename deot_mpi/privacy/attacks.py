@@ -67,17 +67,17 @@ def relative_errors(recovered: Floats, truth: Floats) -> Floats:
     return np.asarray(np.linalg.norm(recovered - truth, axis=1) / np.where(lengths > 0, lengths, 1.0))
 
 
-def least_squares(own: Floats, products: Floats) -> Floats:
+def least_squares(own: Floats, products: Floats, cutoff: float | None = None) -> Floats:
     """The paper's: from estimated distances to the attacker's own rows, i.e. <x_k, y> = |x_k| |y| cos(phi^_k), the y of
-    least squares (of least norm, where the rows do not span)."""
-    return np.asarray(np.linalg.lstsq(own, products.T, rcond=None)[0].T)
+    least squares (of least norm, where the rows do not span); directions whose spread is below a share ``cutoff`` of
+    the largest are left alone, where noise would drown what is known of them."""
+    return np.asarray(np.linalg.lstsq(own, products.T, rcond=cutoff)[0].T)
 
 
 def half_spaces(seen: Seen, basis: Floats | None = None) -> dict[str, Floats]:
     """The SVM and the maximum of the likelihood, by name; each scaled to the victim's norm. ``basis`` (D, k): look only
     there, with coordinates that are about 1 in size."""
-    frame = np.eye(len(seen.omega)) if basis is None else basis
-    features = seen.omega.T @ frame
+    features = seen.omega.T if basis is None else seen.omega.T @ basis
     typical = np.sqrt((features**2).sum(axis=1).mean())
     features = features / typical
     found = {}
@@ -85,7 +85,8 @@ def half_spaces(seen: Seen, basis: Floats | None = None) -> dict[str, Floats]:
         found[f"svm, C {weight:g}"] = _fit(features, seen.signs, _hinge(weight))
     for slope in _SLOPES:
         found[f"likelihood, slope {slope:g}"] = _fit(features, seen.signs, _likelihood(slope, seen.flip))
-    return {name: _to_norm(where @ frame.T, seen.norms) for name, where in found.items()}
+    rows = found if basis is None else {name: where @ basis.T for name, where in found.items()}
+    return {name: _to_norm(recovered, seen.norms) for name, recovered in rows.items()}
 
 
 def _hinge(weight: float) -> _Loss:

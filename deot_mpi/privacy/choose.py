@@ -7,6 +7,7 @@ numbers for each setting, and how many dimensions its rows really have.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from deot_mpi.options import EOTOptions
 from deot_mpi.privacy.noise import Noise
 from deot_mpi.privacy.victims import LEAST_ROWS, ROWS_ALONE, Sending, Split, recovery
 from deot_mpi.randomness import Purpose, generator
+from deot_mpi.reference import REFERENCE_TIMEOUT
 from deot_mpi.result import Protection, ProtectionPoint
 from deot_mpi.roles import Role
 from deot_mpi.rowblock import RowBlock
@@ -46,23 +48,17 @@ def candidates(dimension: int) -> list[Candidate]:
     return [Candidate(number, flip) for number in bits for flip in FLIPS]
 
 
-def protected(setting: Setting, options: Chosen, eps: float) -> tuple[Chosen, Protection | None]:
+def protected(setting: Setting, options: Chosen, eps: Callable[[], float]) -> tuple[Chosen, Protection | None]:
     """Options with bits and flip chosen, where ``max_recovery`` asks for that; all agents raise if none will do."""
     if options.max_recovery is None:
         return options, None
     tried = candidates(setting.sizes.dimension)
     sends = setting.agents.role is Role.TARGET or not options.one_sided
-    numbers = np.full(2 * len(tried) + 2, np.nan)
-    if sends and setting.samples.count >= LEAST_ROWS:
-        numbers = _study(setting, options, eps, tried)
-    table = setting.collectives.share(Kind.AUDIT, numbers)
-    rows = np.concatenate([table.source, table.target])
-    rows = rows[np.isfinite(rows).all(axis=1)]
-    if not len(rows):
-        raise InputError(
-            f"max_recovery is {options.max_recovery:g}, but no agent has the {LEAST_ROWS} rows it takes to try "
-            "settings on; give bits and flip instead."
-        )
+    setting.collectives.all_or_none(lambda: _require_rows(setting, options) if sends else None)
+    cost_eps = eps()
+    numbers = _study(setting, options, cost_eps, tried) if sends else np.zeros(2 * len(tried) + 2)
+    table = setting.collectives.share(Kind.AUDIT, numbers, REFERENCE_TIMEOUT)
+    rows = table.target if options.one_sided else np.concatenate([table.source, table.target])
     points = tuple(
         ProtectionPoint(one.bits, one.flip, float(rows[:, 2 * k].min()), float(rows[:, 2 * k + 1].mean()))
         for k, one in enumerate(tried)
@@ -95,6 +91,14 @@ def refusal(best: Protection, options: EOTOptions) -> str:
     )
 
 
+def _require_rows(setting: Setting, options: EOTOptions) -> None:
+    if setting.samples.count < LEAST_ROWS:
+        raise InputError(
+            f"{setting.agents.name}: has {setting.samples.count} rows, and max_recovery {options.max_recovery:g} takes "
+            f"{LEAST_ROWS} or more to try settings on; give bits and flip instead."
+        )
+
+
 def _study(setting: Setting, options: EOTOptions, eps: float, tried: list[Candidate]) -> Floats:
     agents = setting.agents
     address = (int(agents.role is Role.TARGET), agents.index)
@@ -117,7 +121,7 @@ def _intrinsic_dimension(rows: Floats) -> float:
 
 
 def _distance_error(rows: Floats, options: EOTOptions, eps: float, one: Candidate, draws: np.random.Generator) -> float:
-    """Mean of |F^ - F|/|F| between two halves of an agent's rows, over seeds."""
+    """Mean of |F^ - F|/(F + eps), the regularised cost, between two halves of an agent's rows, over seeds."""
     order = draws.permutation(len(rows))
     half = min(_HALF, len(rows) // 2)
     x, y = rows[order[:half]], rows[order[half : 2 * half]]
@@ -138,7 +142,7 @@ def _distance_error(rows: Floats, options: EOTOptions, eps: float, one: Candidat
 
 
 def _distance(pairs: LogPairs, count: int) -> float:
-    """F / eps between two equally heavy halves."""
+    """(F + eps) / eps between two equally heavy halves."""
     shares = np.full(count, 1.0 / count)
     block = RowBlock(pairs, np.log(shares), {0: slice(None)}, shares, 1.0, precision="float64", memory=1e9, threads=1)
-    return local_distance(block, shares, shares)
+    return local_distance(block, shares, shares) + 1.0

@@ -165,3 +165,25 @@ def test_bits_and_flips_are_chosen_or_refused(comm: MPI.Intracomm) -> None:
     ) as said:
         deot_mpi.eot(comm, wide_rows(comm, 1), role_of(comm), **{**wish, "max_error": 0.02})
     assert len(set(comm.allgather(str(said.value)))) == 1
+
+
+@pytest.mark.mpi(min_size=2, max_size=2)
+@pytest.mark.parametrize(
+    ("call", "options", "words"),
+    [
+        (deot_mpi.adapt, {"max_recovery": 0.5}, r"max_recovery is 0.5, but reading by 1nn sends means of target rows"),
+        (deot_mpi.adapt, {"choose_eps": True, "norm_step": 0.1}, r"noise drawn anew each time .* cancels; give eps"),
+        (deot_mpi.audit, {"estimator": "paper"}, r"estimator 'paper' has no correction for flipped bits; give flips 0"),
+        (deot_mpi.eot, {"max_recovery": 1.5}, r"max_recovery is 1.5; it is a share of a row's length"),
+        (deot_mpi.eot, {"max_recovery": 0.5, "flip": 0.1}, r"max_recovery chooses bits and flips"),
+    ],
+)
+def test_wishes_that_contradict_each_other(comm: MPI.Intracomm, call: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        call(comm, rows_of(comm), role_of(comm), **options)
+
+
+@pytest.mark.mpi(min_size=2, max_size=2)
+def test_an_agent_with_few_rows_cannot_try(comm: MPI.Intracomm) -> None:
+    with pytest.raises(InputError, match=r"target agent 0: has 5 rows, and max_recovery 0.5 takes 8 or more"):
+        deot_mpi.eot(comm, rows_of(comm)[:5], role_of(comm), max_recovery=0.5)
