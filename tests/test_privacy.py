@@ -138,10 +138,13 @@ def test_membership_linkage_and_potentials() -> None:
     assert sketch(rows, 64, 0, True).shape == (80, 8)
 
 
-def test_of_what_protects_the_most_accurate_is_chosen() -> None:
+def test_of_what_protects_the_most_telling_is_chosen() -> None:
     points = tuple(ProtectionPoint(bits, 0.1, recovery, error) for bits, recovery, error in (
         (10, 0.9, 0.2), (20, 0.6, 0.05), (40, 0.4, 0.01),
     ))  # fmt: skip
     assert chosen_point(points, 0.5).bits == 20
     assert chosen_point(points, 0.95).bits == 10
+    # 100 bits flipped at 0.4 say what 4 clean ones do (of two flipped sketches: less than one)
+    flipped_ones = (ProtectionPoint(100, 0.4, 0.6, 0.1), ProtectionPoint(5, 0.0, 0.6, 0.1))
+    assert chosen_point(flipped_ones, 0.5).bits == 5
     assert {one.bits for one in candidates(8)} == {16, 32}

@@ -63,7 +63,7 @@ def protected(setting: Setting, options: Chosen, eps: Callable[[], float]) -> tu
         ProtectionPoint(one.bits, one.flip, float(rows[:, 2 * k].min()), float(rows[:, 2 * k + 1].mean()))
         for k, one in enumerate(tried)
     )
-    found = chosen_point(points, options.max_recovery)
+    found = chosen_point(points, options.max_recovery, options.one_sided)
     protection = Protection(
         points, found.bits, found.flip, found.recovery_error, found.distance_error,
         float(np.median(rows[:, -1])), float(rows[:, -2].min()),
@@ -73,11 +73,15 @@ def protected(setting: Setting, options: Chosen, eps: Callable[[], float]) -> tu
     return replace(options, bits=found.bits, flip=found.flip, max_recovery=None), protection
 
 
-def chosen_point(points: tuple[ProtectionPoint, ...], least: float) -> ProtectionPoint:
-    """Of those that protect, the one with the smallest error; if none does, the one that protects best."""
+def chosen_point(points: tuple[ProtectionPoint, ...], least: float, one_sided: bool = True) -> ProtectionPoint:
+    """Of those that protect, the one whose angles have the least variance; if none does, the one that protects best.
+
+    Not the one with the least error in the trial: halves of one agent's rows are few, and of many noisy numbers the
+    least is least by luck.
+    """
     enough = [point for point in points if point.recovery_error >= least]
     if enough:
-        return min(enough, key=lambda point: point.distance_error)
+        return max(enough, key=lambda point: point.bits * Noise(point.flip, one_sided=one_sided).left ** 2)
     return max(points, key=lambda point: point.recovery_error)
 
 
