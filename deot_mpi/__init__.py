@@ -13,7 +13,8 @@ from deot_mpi.eot import eot
 from deot_mpi.errors import DeotError, InputError
 from deot_mpi.gromov import gromov
 from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions
-from deot_mpi.result import AdaptResult, AuditResult, EOTResult, GromovResult
+from deot_mpi.privacy.findings import AuditResult
+from deot_mpi.result import AdaptResult, EOTResult, GromovResult
 from deot_mpi.transport import DistributedTransport
 
 __version__ = "0.1.0"

@@ -6,7 +6,8 @@ import tomllib
 from dataclasses import dataclass, fields
 
 from deot_mpi.errors import InputError
-from deot_mpi.flags import Parser, build_parser
+from deot_mpi.flag_values import Parser
+from deot_mpi.flags import build_parser
 from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions
 from deot_mpi.synthetic import SyntheticSet
 

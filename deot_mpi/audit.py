@@ -19,6 +19,7 @@ from deot_mpi.eot import solve_eot
 from deot_mpi.errors import InputError
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AuditOptions, EOTOptions
+from deot_mpi.privacy.findings import AttackReport, AuditResult, FrontierPoint
 from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.privacy.noise import Noise, rounded_norms
 from deot_mpi.privacy.victims import (
@@ -38,7 +39,7 @@ from deot_mpi.privacy.victims import (
 )
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.reference import REFERENCE_TIMEOUT
-from deot_mpi.result import AttackReport, AuditResult, EOTResult, FrontierPoint
+from deot_mpi.result import EOTResult
 from deot_mpi.roles import Role
 from deot_mpi.running import Progress, settings_of, understood
 from deot_mpi.samples import Floats, Samples, check_samples

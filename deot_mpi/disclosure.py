@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from deot_mpi.options import AdaptOptions, EOTOptions, GromovOptions, Options
+from deot_mpi.privacy.findings import Protection
 from deot_mpi.protocol import ProtocolReport
 from deot_mpi.reference import POT_TOLERANCE
-from deot_mpi.result import GromovReference, Protection, ReferenceValues
+from deot_mpi.result import GromovReference, ReferenceValues
 from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
 

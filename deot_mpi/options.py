@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Literal
 
-import numpy as np
-
+from deot_mpi.checks import as_grid, as_matrix, at_least_one, one_of, positive
 from deot_mpi.errors import InputError
 from deot_mpi.samples import Floats
 from deot_mpi.scaling import SCALINGS
@@ -85,14 +83,14 @@ class Options:
 
     def __post_init__(self) -> None:
         if not isinstance(self.protocol, str):
-            object.__setattr__(self, "protocol", _matrix(self.protocol))
+            object.__setattr__(self, "protocol", as_matrix(self.protocol))
         self._check_eps()
-        _choice("kernel", self.kernel, KERNELS)
-        _choice("estimator", self.estimator, ESTIMATORS)
-        _choice("solver", self.solver, SOLVERS)
-        _choice("stop", self.stop, STOPS)
-        _choice("precision", self.precision, PRECISIONS)
-        _choice("acceleration", self.acceleration, ACCELERATIONS)
+        one_of("kernel", self.kernel, KERNELS)
+        one_of("estimator", self.estimator, ESTIMATORS)
+        one_of("solver", self.solver, SOLVERS)
+        one_of("stop", self.stop, STOPS)
+        one_of("precision", self.precision, PRECISIONS)
+        one_of("acceleration", self.acceleration, ACCELERATIONS)
         for name in ("orthogonal", "correction", "match", "eps_scaling", "reference"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be True or False.")
@@ -100,12 +98,12 @@ class Options:
             if isinstance(getattr(self, name), Integral) and getattr(self, name) > most:
                 raise InputError(f"{name} is {getattr(self, name)}; more than {most} make no sense.")
         for name in ("bits", "degree", "check_every"):
-            _at_least_one(name, getattr(self, name))
+            at_least_one(name, getattr(self, name))
         for name in ("neighbours", "pairs", "threads", "memory"):
             if getattr(self, name) is not None:
-                _at_least_one(name, getattr(self, name))
+                at_least_one(name, getattr(self, name))
         for name in ("eta", "timeout"):
-            _positive(name, getattr(self, name))
+            positive(name, getattr(self, name))
         if not (isinstance(self.tol, Real) and self.tol >= 0):
             raise InputError(f"tol is {self.tol}; it must be 0 (use all rounds) or more.")
         if not isinstance(self.seed, Integral) or self.seed < 0:
@@ -137,7 +135,7 @@ class Options:
             raise InputError(f"eps is {self.eps} and eps_scale is {self.eps_scale}; give one of the two.")
         for name in ("eps", "eps_scale"):
             if getattr(self, name) is not None:
-                _positive(name, getattr(self, name))
+                positive(name, getattr(self, name))
 
     def shared(self) -> dict[str, object]:
         """The options all agents must have alike: all but the patience and the means of each."""
@@ -176,7 +174,7 @@ class EOTOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_noise()
-        _at_least_one("rounds", self.rounds)
+        at_least_one("rounds", self.rounds)
         if not isinstance(self.centre, bool):
             raise InputError(f"centre is {self.centre!r}; it must be True or False.")
 
@@ -187,7 +185,7 @@ class EOTOptions(Options):
             raise InputError(f"norm_step is {self.norm_step!r}; it is a relative step from 0 to 1.")
         if self.private_seed is not None and (not isinstance(self.private_seed, Integral) or self.private_seed < 0):
             raise InputError(f"private_seed is {self.private_seed!r}; it must be a whole number, 0 or more.")
-        _positive("max_error", self.max_error)
+        positive("max_error", self.max_error)
         if self.max_recovery is not None:
             if not isinstance(self.max_recovery, Real) or not 0 < self.max_recovery < 1:
                 raise InputError(
@@ -230,8 +228,8 @@ class AuditOptions(EOTOptions):
         if self.estimator == "paper" and any(self.flips):
             raise InputError("estimator 'paper' has no correction for flipped bits; give flips 0 with it.")
         for name in ("victims", "trials"):
-            _at_least_one(name, getattr(self, name))
-        object.__setattr__(self, "ratios", _grid("ratios", self.ratios, "Q/D: 0.5, 1, 2"))
+            at_least_one(name, getattr(self, name))
+        object.__setattr__(self, "ratios", as_grid("ratios", self.ratios, "Q/D: 0.5, 1, 2"))
         if not isinstance(self.flips, tuple | list) or not self.flips:
             raise InputError(f"flips is {self.flips!r}; it must be a list of probabilities: 0, 0.1, 0.25.")
         for rate in self.flips:
@@ -264,12 +262,12 @@ class GromovOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("starts", "outer", "inner"):
-            _at_least_one(name, getattr(self, name))
+            at_least_one(name, getattr(self, name))
         if self.within is not None:
-            _at_least_one("within", self.within)
-        _choice("p_update", self.p_update, P_UPDATES)
-        _choice("moment", self.moment, MOMENTS)
-        _choice("self_terms", self.self_terms, SELF_TERMS)
+            at_least_one("within", self.within)
+        one_of("p_update", self.p_update, P_UPDATES)
+        one_of("moment", self.moment, MOMENTS)
+        one_of("self_terms", self.self_terms, SELF_TERMS)
         if self.alpha is not None and not (isinstance(self.alpha, Real) and 0 < self.alpha <= 1):
             raise InputError(
                 f"alpha is {self.alpha!r}; it must be above 0 and at most 1 (1: structure alone; for features alone "
@@ -319,18 +317,18 @@ class AdaptOptions(EOTOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _choice("method", self.method, METHODS)
-        _choice("class_penalty", self.class_penalty, PENALTIES)
-        _choice("class_reading", self.class_reading, READINGS)
+        one_of("method", self.method, METHODS)
+        one_of("class_penalty", self.class_penalty, PENALTIES)
+        one_of("class_reading", self.class_reading, READINGS)
         if self.class_weight is not None:
-            _positive("class_weight", self.class_weight)
+            positive("class_weight", self.class_weight)
             if self.class_penalty == "entropy" and self.class_weight > 1:
                 raise InputError(
                     f"class_weight is {self.class_weight:g}; with class_penalty 'entropy' it is a share of eps, at "
                     "most 1 (with 'lpl1' it is in cost units)."
                 )
-        _at_least_one("class_rounds", self.class_rounds)
-        _choice("scaling", self.scaling, SCALINGS)
+        at_least_one("class_rounds", self.class_rounds)
+        one_of("scaling", self.scaling, SCALINGS)
         self._check_choice()
         if self.method == "class-regularised" and self.solver != "sinkhorn":
             raise InputError(
@@ -358,8 +356,8 @@ class AdaptOptions(EOTOptions):
                 f"max_recovery is {self.max_recovery:g}, but reading by 1nn sends means of target rows, which tend to "
                 "raw rows and which no flip protects; use method 'labels' (or class_reading 'labels')."
             )
-        object.__setattr__(self, "eps_grid", _grid("eps_grid", self.eps_grid, "shares of the mean cost: 0.05, 0.1"))
-        _at_least_one("validation_rows", self.validation_rows)
+        object.__setattr__(self, "eps_grid", as_grid("eps_grid", self.eps_grid, "shares of the mean cost: 0.05, 0.1"))
+        at_least_one("validation_rows", self.validation_rows)
 
     @property
     def trials(self) -> int:
@@ -378,36 +376,3 @@ class AdaptOptions(EOTOptions):
     def reading(self) -> str:
         """How labels are read off the plan."""
         return self.class_reading if self.method == "class-regularised" else self.method
-
-
-def _matrix(value: object) -> Floats:
-    try:
-        matrix = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"protocol is a {type(value).__name__}; it must be a name, a file or a matrix.") from error
-    if matrix.ndim != 2:
-        raise InputError(f"protocol is an array of shape {matrix.shape}; a matrix has a row per source agent.")
-    return matrix
-
-
-def _grid(name: str, value: object, what: str) -> tuple[float, ...]:
-    if not isinstance(value, tuple | list) or not value:
-        raise InputError(f"{name} is {value!r}; it must be a list of {what}.")
-    for number in value:
-        _positive(f"a number in {name}", number)
-    return tuple(sorted({float(number) for number in value}))
-
-
-def _choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InputError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
-
-
-def _at_least_one(name: str, value: object) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} is {value!r}; it must be a whole number, 1 or more.")
-
-
-def _positive(name: str, value: object) -> None:
-    if not isinstance(value, Real) or not math.isfinite(value) or value <= 0:
-        raise InputError(f"{name} is {value!r}; it must be a finite number above 0.")

@@ -31,12 +31,13 @@ from deot_mpi.exchange.join import agree, broadcast_text
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.explain import lessons, told
 from deot_mpi.files import load_alignment, load_samples, load_start
-from deot_mpi.flags import HelpWanted
+from deot_mpi.flag_values import HelpWanted
 from deot_mpi.gromov import solve_gromov
 from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions
+from deot_mpi.privacy.findings import AuditResult
 from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json
 from deot_mpi.report.plot import check_plot, draw_convergence
-from deot_mpi.result import AuditResult, Result
+from deot_mpi.result import Result
 from deot_mpi.roles import Role
 from deot_mpi.running import Progress
 from deot_mpi.samples import Samples

@@ -11,7 +11,7 @@ import scipy.io
 from deot_mpi.arguments import build_parser, config_path, parse
 from deot_mpi.errors import InputError
 from deot_mpi.files import load_samples
-from deot_mpi.flags import HelpWanted
+from deot_mpi.flag_values import HelpWanted
 from deot_mpi.options import EOTOptions
 from deot_mpi.roles import Role
 from deot_mpi.samples import check_samples

@@ -8,6 +8,7 @@ from scipy.stats import binom
 
 from deot_mpi.privacy.attacks import Prior, Seen, half_spaces, least_squares, relative_errors
 from deot_mpi.privacy.choose import candidates, chosen_point
+from deot_mpi.privacy.findings import ProtectionPoint
 from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.privacy.noise import Noise, bit_epsilon, rounded_norms
 from deot_mpi.privacy.victims import (
@@ -22,7 +23,6 @@ from deot_mpi.privacy.victims import (
     recovery,
 )
 from deot_mpi.projections import projections
-from deot_mpi.result import ProtectionPoint
 from deot_mpi.sketch import flipped, sketch, unpacked
 
 

@@ -17,11 +17,11 @@ from deot_mpi.errors import InputError
 from deot_mpi.kernel import LogPairs, RawKernel, SketchKernel
 from deot_mpi.kinds import Kind
 from deot_mpi.options import EOTOptions
+from deot_mpi.privacy.findings import Protection, ProtectionPoint
 from deot_mpi.privacy.noise import Noise
 from deot_mpi.privacy.victims import LEAST_ROWS, ROWS_ALONE, Sending, Split, recovery
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.reference import REFERENCE_TIMEOUT
-from deot_mpi.result import Protection, ProtectionPoint
 from deot_mpi.roles import Role
 from deot_mpi.rowblock import RowBlock
 from deot_mpi.samples import Floats

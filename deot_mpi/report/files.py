@@ -13,7 +13,8 @@ import numpy as np
 
 from deot_mpi.errors import InputError
 from deot_mpi.files import potential_file
-from deot_mpi.result import AdaptResult, AuditResult, GromovResult, Result
+from deot_mpi.privacy.findings import AuditResult
+from deot_mpi.result import AdaptResult, GromovResult, Result
 
 
 def check_writable(path: str | None, flag: str) -> None:
