@@ -23,8 +23,8 @@ from deot_mpi.adaptation.nearest import nearest_labels
 from deot_mpi.adaptation.penalty import PenalisedPairs, entropy_slopes, lpl1_slopes
 from deot_mpi.agent import Agents
 from deot_mpi.disclosure import adapt_notes, choice_notes, protection_notes, protocol_notes
-from deot_mpi.eot import eps_of, prepare, transport_values
-from deot_mpi.kernel import Kernel, stacked
+from deot_mpi.eot import answers_of, eps_of, prepare, transport_values
+from deot_mpi.kernel import Kernel
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AdaptOptions
 from deot_mpi.privacy.choose import protected
@@ -198,8 +198,7 @@ def _penalise(task: _Task, state: SolverState) -> Penalty:
         return Penalty(np.zeros(0, dtype=np.int64), own)
     penalty = Penalty(classes.places(labels), heard)
     if holding.rows is not None:
-        pairs = task.kernel.pairs(holding.own, stacked([holding.shown[j] for j in view.neighbours]))
-        holding.rows.take(PenalisedPairs(pairs, penalty.places, penalty.table))
+        holding.rows.take(PenalisedPairs(holding.pairs(task.kernel), penalty.places, penalty.table))
     return penalty
 
 
@@ -256,7 +255,7 @@ def _result(
         potential=state.potential,
         notes=(*adapt_notes(setting, options), *protocol_notes(protocol)),
         settings=settings_of(options),
-        guarantee=guarantee(options.flip, options.bits),
+        guarantee=guarantee(options.flip, options.bits, answers_of(setting, options)),
         method=options.method,
         classes=tuple(int(name) for name in classes.names),
         class_shares=tuple(float(share) for share in classes.shares),

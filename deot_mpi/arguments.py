@@ -79,6 +79,10 @@ def parse(argv: list[str], config: str | None = None, fresh_seed: int = 0) -> Jo
             "pattern for both roles, or for none."
         )
     kind = COMMANDS[command]
+    if command == "audit":
+        for flag, given in (("--save", chosen.save), ("--start", chosen.start)):
+            if given is not None:
+                raise InputError(f"{flag} is {given!r}, but an audit keeps no potentials; it has --json and --plot.")
     if command == "adapt" and chosen.source is None:
         raise InputError("adapt needs labelled rows: --source 'site-{agent}.npz' (arrays X and y) and --target.")
     return Job(

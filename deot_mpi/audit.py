@@ -6,7 +6,7 @@ Every agent whose sketches are sent plays that neighbour against itself (``priva
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,28 +14,34 @@ from mpi4py import MPI
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
+from deot_mpi.adaptation.carry import parts_of_barycentres
 from deot_mpi.agent import Agents
-from deot_mpi.eot import solve_eot
+from deot_mpi.eot import answers_of, prepare, solve_eot, solve_prepared
 from deot_mpi.errors import InputError
 from deot_mpi.kinds import Kind
-from deot_mpi.options import AuditOptions, EOTOptions
+from deot_mpi.options import AuditOptions
 from deot_mpi.privacy.findings import AttackReport, AuditResult, FrontierPoint
 from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.privacy.noise import Noise, rounded_norms
 from deot_mpi.privacy.victims import (
+    FROM_SKETCHES,
     LEAST_ROWS,
     LINKAGE,
+    MEANS,
     MEMBERSHIP,
     POTENTIALS,
     QUANTILES,
     RECOVERIES,
     ROWS_ALONE,
+    TOGETHER,
     Sending,
     Split,
+    from_means,
     from_potentials,
     linked_by_norm,
     membership,
     recovery,
+    together,
 )
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.reference import REFERENCE_TIMEOUT
@@ -43,6 +49,7 @@ from deot_mpi.result import EOTResult
 from deot_mpi.roles import Role
 from deot_mpi.running import Progress, settings_of, understood
 from deot_mpi.samples import Floats, Samples, check_samples
+from deot_mpi.scaling import scaled
 from deot_mpi.setting import Setting, meet
 
 PROTECTED = 0.5
@@ -75,23 +82,22 @@ def solve_audit(
     progress: Progress | None = None,
 ) -> AuditResult:
     """As ``audit``, with samples that are loaded once the agent knows who it is."""
+
+    def load_scaled(agents: Agents) -> Samples:
+        samples = load(agents)
+        return replace(samples, rows=scaled(samples.rows, options.scaling, agents.name))
+
     with threadpool_limits(limits=1):
-        setting = meet(comm, role, load, options, centre=options.centre)
+        setting = meet(comm, role, load_scaled, options, centre=options.centre)
 
         def solve(**changes: Any) -> EOTResult:
-            tried = replace(_eot_options(options), **changes)
+            tried = replace(options, reference=False, **changes)
             return solve_eot(comm, role, lambda _: setting.samples, tried, progress)
 
         with setting.agents.freed_on_error():
-            result = _audit(setting, options, solve)
+            result = _audit(setting, options, solve, progress)
         setting.agents.free()
         return result
-
-
-def _eot_options(options: AuditOptions) -> EOTOptions:
-    return EOTOptions(
-        **{field.name: getattr(options, field.name) for field in fields(EOTOptions)} | {"reference": False}
-    )
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,10 @@ class _Own:
         agents = self.setting.agents
         return generator(self.options.seed, Purpose.AUDIT, int(agents.role is Role.TARGET), agents.index, *address)
 
+    @property
+    def answers(self) -> int:
+        return answers_of(self.setting, self.options)
+
     def sending(self, bits: int, flip: float) -> Sending:
         options = self.options
         noise = Noise(flip, options.norm_step, options.one_sided)
@@ -120,12 +130,18 @@ class _Own:
         return np.concatenate([table.source, table.target] if not self.options.one_sided else [table.target])
 
 
-def _audit(setting: Setting, options: AuditOptions, solve: Callable[..., EOTResult]) -> AuditResult:
+def _audit(
+    setting: Setting, options: AuditOptions, solve: Callable[..., EOTResult], progress: Progress | None
+) -> AuditResult:
     own = _Own(setting, options)
     setting.collectives.all_or_none(lambda: _require_rows(own))
-    chosen = solve()
-    exact = solve(kernel="raw", flip=0.0, norm_step=0.0).dual_objective if options.reference else None
-    attacks = _attacks(own, chosen)
+    kernel, holding = prepare(setting, options, keep=False)
+    potential = solve_prepared(setting, holding, options, progress).state.potential
+    means = parts_of_barycentres(setting, holding, kernel, potential) if options.mapped else {}
+    exact = (
+        solve(kernel="raw", flip=0.0, norm_step=0.0, pairwise_seeds=False).dual_objective if options.reference else None
+    )
+    attacks = _attacks(own, potential, means)
     distance_error = None if exact is None else _distance_error(options, solve, exact, options.bits, options.flip)
     points = []
     for number, (ratio, flip) in enumerate((ratio, flip) for ratio in options.ratios for flip in options.flips):
@@ -140,11 +156,11 @@ def _audit(setting: Setting, options: AuditOptions, solve: Callable[..., EOTResu
         frontier=tuple(points),
         distance_error=distance_error,
         strongest=strongest.name,
-        guarantee=guarantee(options.flip, options.bits),
+        guarantee=guarantee(options.flip, options.bits, answers_of(setting, options)),
         verdict=verdict(attacks, distance_error, options),
         bits=options.bits,
         dimension=setting.sizes.dimension,
-        eps=chosen.eps,
+        eps=holding.view.eps,
         notes=_notes(options),
         settings=settings_of(options),
     )
@@ -160,15 +176,22 @@ def _require_rows(own: _Own) -> None:
         )
 
 
-def _attacks(own: _Own, run: EOTResult) -> tuple[AttackReport, ...]:
-    options, names = own.options, (ROWS_ALONE, *RECOVERIES)
+def _attacks(own: _Own, potential: Floats, means: dict[int, Floats]) -> tuple[AttackReport, ...]:
+    options = own.options
+    left_out = {TOGETHER: own.answers == 1, MEANS: not options.mapped}
+    names = (ROWS_ALONE, *(name for name in RECOVERIES if not left_out.get(name)))
     numbers = np.full(len(names) * len(QUANTILES) + 2, np.nan)
     if own.sends:
         rows, how = own.setting.rows, own.sending(options.bits, options.flip)
         split, order = Split.of(rows, options.victims, own.draws(0))
         errors = recovery(split, how, own.draws(1))
         count = len(split.victims)
-        errors[POTENTIALS] = from_potentials(split, (run.potential[order[:count]], run.potential[order[count:]]))
+        errors[POTENTIALS] = from_potentials(split, (potential[order[:count]], potential[order[count:]]))
+        if TOGETHER in names:
+            errors[TOGETHER] = together(split, how, own.answers, own.draws(5))
+        if MEANS in names:  # only targets' rows go into means
+            target = own.setting.agents.role is Role.TARGET
+            errors[MEANS] = from_means(split.victims, means.values()) if target else np.full(count, np.nan)
         norms = np.linalg.norm(rows, axis=1)
         told = rounded_norms(norms, options.norm_step, own.draws(2)) if options.norm_step else norms
         numbers = np.concatenate([
@@ -179,15 +202,16 @@ def _attacks(own: _Own, run: EOTResult) -> tuple[AttackReport, ...]:
     reports = []
     for place, name in enumerate(names):
         part = table[:, len(QUANTILES) * place : len(QUANTILES) * (place + 1)]
-        reports.append(AttackReport(name, tuple(float(q) for q in np.median(part, axis=0)), float(part[:, 1].min())))
+        quantiles = tuple(float(q) for q in np.nanmedian(part, axis=0))
+        reports.append(AttackReport(name, quantiles, float(np.nanmin(part[:, 1]))))
     for place, name in ((-2, MEMBERSHIP), (-1, LINKAGE)):
         reports.append(AttackReport(name, None, None, float(np.median(table[:, place])), float(table[:, place].max())))
     return tuple(reports)
 
 
 def _point(own: _Own, bits: int, flip: float, number: int, distance_error: float | None) -> FrontierPoint:
-    numbers = np.full(len(RECOVERIES) - 1, np.nan)
-    names = [name for name in RECOVERIES if name != POTENTIALS]  # these do not depend on the sketch
+    names = FROM_SKETCHES
+    numbers = np.full(len(names), np.nan)
     if own.sends:
         split, _ = Split.of(own.setting.rows, own.options.victims, own.draws(0))
         errors = recovery(split, own.sending(bits, flip), own.draws(4, number))
@@ -211,7 +235,7 @@ def _distance_error(
 def verdict(attacks: tuple[AttackReport, ...], distance_error: float | None, options: AuditOptions) -> str:
     """In words, and never more than was measured."""
     by_name = {one.name: one for one in attacks}
-    recoveries = [by_name[name] for name in RECOVERIES]
+    recoveries = [by_name[name] for name in RECOVERIES if name in by_name]
     best = min(recoveries, key=lambda one: one.median_recovery_error or 0.0)
     error, alone = best.median_recovery_error or 0.0, by_name[ROWS_ALONE].median_recovery_error or 0.0
     if alone < PROTECTED:
@@ -242,8 +266,15 @@ def _notes(options: AuditOptions) -> tuple[str, ...]:
         "Audit: every agent attacked its own rows with its other rows as what the attacker knows; statistics were "
         "shared, no row left. A neighbour knows other rows and does worse.",
         "Audit: it is a run, too: sketches, norms and potentials were sent as the run it is about would send them.",
-        "Audit: neighbours that put together what they were shown were not tried; all are shown the same bits.",
+        "Audit: every edge has bits of its own; neighbours that put theirs together were tried, too."
+        if options.pairwise_seeds
+        else "Audit: all neighbours are shown the same bits, so putting them together gains nothing.",
     ]
+    if options.mapped:
+        notes.append(
+            "Audit: sources showed their sketches and potentials to their targets, as adapt does; the means were "
+            "attacked where they were made, and not sent. Of the many means a source gets, the nearest one counts."
+        )
     if options.reference:
         notes.append("Privacy: the exact distance was computed with raw rows, which went to the sources.")
     else:

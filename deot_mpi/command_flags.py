@@ -30,12 +30,16 @@ def add_noise(parser: Parser) -> None:
         help="send norms whose squares lie on a grid of this relative step, rounded by chance",
     )  # fmt: skip
     group.add_argument(
+        "--pairwise-seeds", action=argparse.BooleanOptionalAction, default=False,
+        help="projections of its own for every edge, which only its two agents know",
+    )  # fmt: skip
+    group.add_argument(
         "--max-recovery", type=float, metavar="R",
         help="choose bits and flips so that no attack tried comes nearer to a typical row than this share of\n"
         "its length, tried by every agent on its own rows; ends with an error where that cannot be",
     )  # fmt: skip
     group.add_argument(
-        "--max-error", type=float, default=0.05, metavar="E",
+        "--max-error", type=float, metavar="E",
         help="relative error of W~ that is accepted for that (default: 0.05)",
     )  # fmt: skip
     group.add_argument(
@@ -60,6 +64,11 @@ def add_audit(parser: Parser, default: AuditOptions) -> None:
         "--trials", type=int, default=default.trials, metavar="N",
         help=f"seeds for the error of W~, with --reference (default: {default.trials})",
     )  # fmt: skip
+    group.add_argument(
+        "--mapped", action=argparse.BooleanOptionalAction, default=False,
+        help="the run it is about is adapt --method 1nn, which also sends means of rows and the sources' sketches",
+    )  # fmt: skip
+    _add_scaling(group, default.scaling)
 
 
 def add_adaptation(parser: Parser, default: AdaptOptions) -> None:
@@ -88,10 +97,7 @@ def add_adaptation(parser: Parser, default: AdaptOptions) -> None:
         "--class-reading", choices=READINGS, default=default.class_reading,
         help="how class-regularised predicts: as 1nn does, or as labels (default: 1nn)",
     )  # fmt: skip
-    group.add_argument(
-        "--scaling", choices=SCALINGS, default=default.scaling,
-        help="of rows, first: unit: length 1; hellinger: roots of shares, for counts (default: none)",
-    )  # fmt: skip
+    _add_scaling(group, default.scaling)
     group.add_argument(
         "--choose-eps", action=argparse.BooleanOptionalAction, default=False,
         help="choose eps from --eps-grid by reverse validation, without target labels",
@@ -103,6 +109,13 @@ def add_adaptation(parser: Parser, default: AdaptOptions) -> None:
     group.add_argument(
         "--validation-rows", type=int, default=default.validation_rows, metavar="N",
         help=f"rows of each domain used for that, at most (default: {default.validation_rows})",
+    )  # fmt: skip
+
+
+def _add_scaling(group: argparse._ArgumentGroup, default: str) -> None:
+    group.add_argument(
+        "--scaling", choices=SCALINGS, default=default,
+        help="of rows, first: unit: length 1; hellinger: roots of shares, for counts (default: none)",
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deot_mpi.options import AdaptOptions, EOTOptions, GromovOptions, Options
+from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions, Options
 from deot_mpi.privacy.findings import Protection
 from deot_mpi.protocol import ProtocolReport
 from deot_mpi.reference import POT_TOLERANCE
@@ -14,10 +14,38 @@ _RECOVERY = ((100.0, "1 %"), (30.0, "5 %"), (15.0, "10 %"), (5.0, "30 %"), (2.0,
 """Median relative error of a linear SVM that knows the projections, by Q/D, on Gaussian samples."""
 
 
+def warning(options: Options) -> str | None:
+    """What must be said before a run, whatever the data: that what it sends gives rows away."""
+    if isinstance(options, AuditOptions):
+        return None  # it says itself, and in numbers
+    if options.kernel == "raw":
+        return "not private: the raw kernel sends rows as they are."
+    if getattr(options, "max_recovery", None) is not None:
+        return None  # refused where rows would be recovered
+    if isinstance(options, AdaptOptions) and options.reading == "1nn":
+        return "not private: besides sketches, means of rows are sent, which come near to rows ('audit --mapped')."
+    if getattr(options, "flip", 0.0):
+        return "whether flipped sketches protect your rows depends on them: 'audit' measures it on your data."
+    return (
+        "not private: sketches without flips give rows away to a neighbour that tries; 'audit' measures how well on "
+        "your data"
+        + ("." if isinstance(options, GromovOptions) else ", and '--max-recovery 0.5' protects them where it can.")
+    )
+
+
 def privacy_notes(setting: Setting, options: EOTOptions) -> tuple[str, ...]:
     notes = [_kernel_note(options, setting.sizes.dimension)]
     if options.scale is not None:
         notes += _lone_agents(setting, "the mean of its domain, which --eps-scale makes known to all,", "Give --eps")
+    if options.pairwise_seeds:
+        notes.append(
+            "Privacy: every edge has its own planes, which only its two agents know. Neighbours that put their "
+            "sketches together have all of them, and as many more bits of a row."
+        )
+    if options.private_seed is not None:
+        notes.append(
+            "Privacy: chance came from a private seed; who knows it undoes all noise, and flips promise nothing."
+        )
     if options.centre and setting.agents.comm.size == 2:
         notes.append("Privacy: with two agents, the global mean tells each the other's mean.")
     if options.reference:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from threadpoolctl import threadpool_limits
 
 from deot_mpi.agent import Agents
 from deot_mpi.disclosure import privacy_notes, protection_notes, protocol_notes, reference_notes
-from deot_mpi.kernel import Kernel, RawKernel, Shown, SketchKernel
+from deot_mpi.kernel import Kernel, RawKernel, SketchKernel, log_block
 from deot_mpi.kinds import Kind
 from deot_mpi.options import EOTOptions
 from deot_mpi.privacy.choose import protected
-from deot_mpi.privacy.guarantee import guarantee
-from deot_mpi.privacy.noise import Noise
+from deot_mpi.privacy.guarantee import answers_sent, guarantee
+from deot_mpi.privacy.noise import Noise, private_draws
 from deot_mpi.problem import Holding, build, check_resolution, largest_local_distance, make_channel, make_solver
 from deot_mpi.reference import FLAT_SIZE, REFERENCE_TIMEOUT, Pooled, compare, flatten, require_pot, unflatten
 from deot_mpi.result import EOTResult, ErrorDecomposition, ReferenceValues, TracePoint, Values
@@ -86,9 +87,9 @@ def _solve_eot(
         if options.reference:
             setting.collectives.all_or_none(require_pot)
         options, protection = protected(setting, options, lambda: eps_of(setting, options))
-        kernel, holding = prepare(setting, options)
+        kernel, holding = prepare(setting, options, keep=True if options.reference else None)
         setup_seconds = clock.seconds
-        solution = _solve(setting, holding, options, progress, first)
+        solution = solve_prepared(setting, holding, options, progress, first)
         result = _result(setting, kernel, holding, options, solution, setup_seconds, clock)
     setting.agents.free()
     return replace(result, protection=protection, notes=(*result.notes, *protection_notes(protection)))
@@ -98,7 +99,11 @@ def prepare(setting: Setting, options: EOTOptions, *, keep: bool | None = None) 
     """eps, the kernel, and what every agent holds of it; ``keep`` what was shown for later."""
     eps = eps_of(setting, options)
     kernel = _kernel(setting, eps, options)
-    holding = build(setting, kernel, eps, options, keep=keep)
+    agents, seeded = setting.agents, None
+    if options.pairwise_seeds and isinstance(kernel, SketchKernel):
+        seeded = partial(_reseeded, kernel)
+    draws = private_draws(options.private_seed, agents.role, agents.index)
+    holding = build(setting, kernel, eps, options, keep=keep, draws=draws, seeded=seeded)
     setting.collectives.all_or_none(lambda: check_resolution(holding.view, setting.agents.name))
     return kernel, holding
 
@@ -115,19 +120,20 @@ def _kernel(setting: Setting, eps: float, options: EOTOptions) -> Kernel:
         return RawKernel(eps, dimension)
     return SketchKernel(
         eps, dimension, options.bits, options.seed, options.estimator, options.orthogonal, options.correction,
-        _noise(setting, options),
+        Noise(options.flip, options.norm_step, options.one_sided),
     )  # fmt: skip
 
 
-def _noise(setting: Setting, options: EOTOptions) -> Noise:
-    agents, entropy = setting.agents, None
-    if options.private_seed is not None:  # one number for all agents, but not one stream
-        entropy = (options.private_seed, int(agents.role is Role.TARGET), agents.index)
-    return Noise(options.flip, options.norm_step, options.one_sided, entropy)
+def answers_of(setting: Setting, options: EOTOptions) -> int:
+    return answers_sent(setting.protocol.support, options.pairwise_seeds, options.one_sided)
+
+
+def _reseeded(kernel: SketchKernel, seed: int) -> Kernel:
+    return replace(kernel, seed=seed)
 
 
 @dataclass(frozen=True)
-class _Solution:
+class Solution:
     state: SolverState
     ended: Ended
     trace: tuple[TracePoint, ...]
@@ -140,9 +146,10 @@ def transport_values(ended: Ended, eps: float) -> Values:
     return Values(dual, dual + eps, sums.transport_cost, sums.transport_cost + eps * sums.entropy)
 
 
-def _solve(
-    setting: Setting, holding: Holding, options: EOTOptions, progress: Progress | None, start: Floats | None
-) -> _Solution:
+def solve_prepared(
+    setting: Setting, holding: Holding, options: EOTOptions, progress: Progress | None, start: Floats | None = None
+) -> Solution:
+    """The rounds and the final reduce, with the kernel that agents hold."""
     recorder = Recorder(setting, progress)
     rule = Rule(options.rounds, options.tol, options.stop, options.check_every)
     with (
@@ -152,7 +159,7 @@ def _solve(
         solver = make_solver(setting, holding, channel, probe, options)
         state = solver.setup(start)
         ended = run_to_end(setting, solver, state, rule, options, recorder)
-    return _Solution(state, ended, tuple(recorder.trace))
+    return Solution(state, ended, tuple(recorder.trace))
 
 
 def _result(
@@ -160,7 +167,7 @@ def _result(
     kernel: Kernel,
     holding: Holding,
     options: EOTOptions,
-    solution: _Solution,
+    solution: Solution,
     setup_seconds: float,
     clock: Clock,
 ) -> EOTResult:
@@ -171,7 +178,7 @@ def _result(
     tau: float | None
     if options.reference:
         reached, rounds = values.dual_objective, solution.state.round
-        reference, errors, tau = _compare_with_pooled(setting, kernel, holding, reached, rounds)
+        reference, errors, tau = _compare_with_pooled(setting, kernel, holding, options.pairwise_seeds, reached, rounds)
         pairs = "all"
     else:
         tau = _tau_on_edges(setting, holding, kernel)
@@ -196,7 +203,7 @@ def _result(
         errors=errors,
         notes=(*privacy_notes(setting, options), *protocol_notes(protocol), *reference_notes(reference)),
         settings=settings_of(options),
-        guarantee=guarantee(options.flip, options.bits),
+        guarantee=guarantee(options.flip, options.bits, answers_of(setting, options)),
     )
 
 
@@ -210,19 +217,21 @@ def _tau_on_edges(setting: Setting, holding: Holding, kernel: Kernel) -> float |
 
 
 def _compare_with_pooled(
-    setting: Setting, kernel: Kernel, holding: Holding, reached: float, rounds: int
+    setting: Setting, kernel: Kernel, holding: Holding, pairwise: bool, reached: float, rounds: int
 ) -> tuple[ReferenceValues, ErrorDecomposition, float]:
-    """Pool the samples on rank 0, and what was told of them where it is noisy; solve there with POT, tell everybody."""
+    """Pool the samples on rank 0, and the kernel where rows do not give it again; solve there with POT, tell all."""
     shown = np.column_stack([setting.rows, setting.samples.shares])
     pooled = setting.collectives.pool(shown, setting.sizes.counts, REFERENCE_TIMEOUT)
-    told = _pooled_sketches(setting, holding) if isinstance(kernel, SketchKernel) and kernel.noise.any else None
+    estimated = None
+    if isinstance(kernel, SketchKernel) and (kernel.noise.any or pairwise):
+        estimated = _pooled_kernel(setting, holding, kernel)
     numbers, solver = np.zeros(FLAT_SIZE), ""
     if pooled is not None:
         together = Pooled(
             rows={role: pooled[role][:, :-1] for role in Role},
             shares={role: pooled[role][:, -1] for role in Role},
             owner={role: setting.sizes.owners(role) for role in Role},
-            shown=told,
+            log_kernel=estimated,
         )
         reference, errors, tau = compare(together, setting.protocol, kernel, holding.view.eps, reached, rounds)
         numbers, solver = flatten(reference, errors, tau), reference.solver
@@ -230,14 +239,14 @@ def _compare_with_pooled(
     return unflatten(numbers, setting.collectives.tell(solver))
 
 
-def _pooled_sketches(setting: Setting, holding: Holding) -> dict[Role, Shown] | None:
-    """What the kernel was made of, on rank 0: of targets what they told, of sources what they computed with."""
-    own = holding.own if setting.agents.role is Role.SOURCE else holding.told
-    columns = np.column_stack([np.asarray(own[kind], dtype=np.float64) for kind in (Kind.SKETCH, Kind.NORMS)])
-    pooled = setting.collectives.pool(np.ascontiguousarray(columns), setting.sizes.counts, REFERENCE_TIMEOUT)
-    if pooled is None:
-        return None
-    return {
-        role: {Kind.SKETCH: np.ascontiguousarray(rows[:, :-1], dtype=np.uint8), Kind.NORMS: rows[:, -1].copy()}
-        for role, rows in pooled.items()
-    }
+def _pooled_kernel(setting: Setting, holding: Holding, kernel: Kernel) -> Floats | None:
+    """log K^ as the sources have it, on rank 0: chance that only its agents know went into it. 0 off E's edges."""
+    sizes, source = setting.sizes, setting.agents.role is Role.SOURCE
+    widths = {Role.SOURCE: int(sizes.counts[Role.TARGET].sum()), Role.TARGET: 0}
+    own = np.zeros((setting.samples.count, widths[setting.agents.role]))
+    if source:
+        owners = sizes.owners(Role.TARGET)
+        for j, theirs in holding.shown.items():
+            own[:, owners == j] = log_block(kernel, holding.own[j], theirs)
+    pooled = setting.collectives.pool(own, sizes.counts, REFERENCE_TIMEOUT, widths)
+    return None if pooled is None else pooled[Role.SOURCE]

@@ -37,6 +37,11 @@ def lessons(options: Options) -> tuple[Lesson, ...]:
     if getattr(options, "max_recovery", None) is not None:
         what = "for each setting tried, how near attacks came to its own rows and how far a distance was off"
         known.append(_by_each("audit", what, "2 numbers a setting, and 2 more"))
+    if getattr(options, "pairwise_seeds", False):
+        known.append(_by("target", "seeds", "the seed of the planes of their edge", "1 number"))
+    if isinstance(options, AuditOptions) and options.mapped:
+        amount = f"{options.bits} bits and 2 numbers a row"
+        known.append(_by("source", "sketch, norms, potentials", "sketch, length and potential of a row", amount))
     if isinstance(options, AuditOptions):
         known.append(_by_each("audit", "quantiles of the errors of attacks on its own rows", "a few numbers a setting"))
     known.append(
@@ -76,6 +81,8 @@ def _shown(options: Options, role: str) -> list[Lesson]:
     bits = f"{options.bits} bits a row"
     if getattr(options, "max_recovery", None) is not None:
         noise, bits = ", answers turned round with a probability yet to be chosen", "at most 4 D bits a row"
+    if getattr(options, "pairwise_seeds", False):
+        noise += ", planes that only the two know"
     rounding = f"its square rounded by chance to steps of {step:g}" if step else "exactly"
     return [
         _by(role, "sketch", f"on which side of random planes a row lies{noise}", bits),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +48,7 @@ def load_samples(
     path = agent_path(pattern, agent)
     owner = f"{owner} ({path})"
     rows, weights = _read(path, owner)
-    rows, labels = _labels_apart(path, rows) if labelled else (rows, None)
+    rows, labels = _guarded(path, owner, partial(_labels_apart, path, rows)) if labelled else (rows, None)
     if weights_pattern is not None:
         if weights is not None:
             raise InputError(f"{owner}: has weights of its own, and a weights file is given; drop one of the two.")
@@ -114,8 +116,15 @@ def _read(
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"{owner}: cannot read '{path.suffix}' files; use .npy, .npz, .csv or .mat.")
+    return _guarded(path, owner, partial(reader, path, owner, names))
+
+
+def _guarded(
+    path: Path, owner: str, read: Callable[[], tuple[NDArray[np.generic], NDArray[np.generic] | None]]
+) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
+    """What a file gives, or a sentence about why it gives nothing."""
     try:
-        return reader(path, owner, names)
+        return read()
     except FileNotFoundError as error:
         raise InputError(
             f"{owner}: no such file. Each agent reads its own file on its own host; check the path and the {{agent}} "
@@ -123,6 +132,13 @@ def _read(
         ) from error
     except InputError:
         raise
+    except ValueError as error:
+        if path.suffix.lower() in (".npy", ".npz") and "pickle" in str(error):
+            raise InputError(
+                f"{owner}: is not an array of numbers: Python objects (or no {path.suffix} file at all), which are "
+                "never loaded, for they can run code; save rows and labels as numbers."
+            ) from error
+        raise InputError(f"{owner}: cannot be read ({type(error).__name__}: {error}).") from error
     except Exception as error:  # damaged files fail in as many ways as there are formats
         raise InputError(f"{owner}: cannot be read ({type(error).__name__}: {error}).") from error
 

@@ -36,3 +36,5 @@ class Kind(IntEnum):
     """Domain adaptation: parts of barycentres to the sources, mapped rows to the targets."""
     AUDIT = 13
     """Statistics of attacks, shared among all agents."""
+    SEEDS = 14
+    """With pairwise seeds: the seed of an edge's projections, from the target that drew it to the source."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from deot_mpi.block import KernelBlock
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.edges import Channel
 from deot_mpi.exchange.node import share_node
-from deot_mpi.kernel import Kernel, Shown, log_block, stacked
+from deot_mpi.kernel import Kernel, LogPairs, Shown, log_block
 from deot_mpi.kernel.gromov import AlignedKernel
 from deot_mpi.kinds import Kind
 from deot_mpi.options import Options
@@ -19,6 +20,7 @@ from deot_mpi.roles import Role
 from deot_mpi.rowblock import RowBlock
 from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
+from deot_mpi.showing import exchange_shown, side_by_side
 from deot_mpi.solvers import MRBCD, KeptSums, Sinkhorn, Solver
 from deot_mpi.solvers.alone import local_distance
 from deot_mpi.solvers.base import LARGEST_EXPONENT, too_small
@@ -33,9 +35,8 @@ class Holding:
     view: AgentView
     rows: RowBlock | None
     """A source's rows of the kernel; None for targets and for sources without neighbours."""
-    own: Shown
-    """What the agent computes with, and what it has told others of it (the same, but for noise)."""
-    told: Shown
+    own: dict[int, Shown]
+    """What the agent computes with of its own rows, by neighbour (all the same, but with seeds by edge)."""
     shown: dict[int, Shown]
     """What its neighbours have shown, where it is needed again."""
     shares: dict[int, Floats]
@@ -44,23 +45,34 @@ class Holding:
     """Bytes of kernel the agent may hold."""
     threads: int
 
+    def pairs(self, kernel: Kernel) -> LogPairs:
+        """The kernel of a source's rows, as ``rows`` has it; needs what was shown."""
+        return side_by_side(kernel, self.own, self.shown)
 
-def build(setting: Setting, kernel: Kernel, eps: float, options: Options, *, keep: bool | None = None) -> Holding:
+
+def build(
+    setting: Setting,
+    kernel: Kernel,
+    eps: float,
+    options: Options,
+    *,
+    keep: bool | None = None,
+    draws: np.random.Generator | None = None,
+    seeded: Callable[[int], Kernel] | None = None,
+) -> Holding:
     """Exchange what the kernel shows along the edges, once (Algorithm 2), and build this agent's part of log K.
 
     With the one-pass solver only targets show something; otherwise both roles do, and each holds its own blocks.
     ``keep`` what others have shown if it is needed again (by default: for tau, where E is not the storage protocol).
+    ``draws`` and ``seeded``: see ``exchange_shown``; without, nothing is left to chance.
     """
     role, edges = setting.agents.role, setting.edges
     one_pass = options.solver == "sinkhorn"
-    disclosure = kernel.disclosed(kernel.show(setting.rows, role))
-    own, told = disclosure.kept, disclosure.told
     counts = {j: int(setting.sizes.counts[role.other][j]) for j in edges.neighbours}
     listens, speaks = (role is Role.SOURCE or not one_pass), (role is Role.TARGET or not one_pass)
-    shown = {j: kernel.blank(count, role.other) for j, count in counts.items()} if listens else {}
-    for kind in told:
-        outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(told[kind])) if speaks else {}
-        edges.swap_each(kind, outgoing, {j: part[kind] for j, part in shown.items()})
+    draws = np.random.default_rng(0) if draws is None else draws
+    exchanged = exchange_shown(setting, kernel, draws, seeded, listens=listens, speaks=speaks)
+    own, shown = exchanged.own, exchanged.heard
     shares: dict[int, Floats] = {j: np.full(count, 1.0 / count) for j, count in counts.items()} if listens else {}
     if setting.sizes.weighted:
         outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(setting.samples.shares)) if speaks else {}
@@ -80,9 +92,10 @@ def build(setting: Setting, kernel: Kernel, eps: float, options: Options, *, kee
     memory = memory_for(node.workers) if options.memory is None else float(options.memory)
     rows = None
     if role is Role.SOURCE and edges.neighbours:
-        rows = _row_block(view, kernel, own, shown, shares, options, memory if one_pass else 0.0, threads)
+        pairs = side_by_side(kernel, own, shown)
+        rows = _row_block(view, pairs, shares, options, memory if one_pass else 0.0, threads)
     kept = not setting.protocol.is_storage if keep is None else keep
-    return Holding(view, rows, own, told, shown if kept else {}, shares, memory, threads)
+    return Holding(view, rows, own, shown if kept else {}, shares, memory, threads)
 
 
 def realign(setting: Setting, holding: Holding, kernel: AlignedKernel) -> None:
@@ -93,47 +106,40 @@ def realign(setting: Setting, holding: Holding, kernel: AlignedKernel) -> None:
     role, view, edges = setting.agents.role, holding.view, setting.edges
     own = holding.own
     if role is Role.SOURCE:
-        own = kernel.show(setting.rows, role)
+        own = dict.fromkeys(edges.neighbours, kernel.show(setting.rows, role))
         if holding.rows is not None:
-            holding.rows.take(kernel.pairs(own, stacked([holding.shown[j] for j in view.neighbours])))
+            holding.rows.take(side_by_side(kernel, own, holding.shown))
     if not view.blocks:
         return
     if kernel.shows_alignment:
-        for kind in own:
-            outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(own[kind])) if role is Role.SOURCE else {}
+        for kind in kernel.blank(0, role):
+            outgoing = {j: np.ascontiguousarray(own[j][kind]) for j in own} if role is Role.SOURCE else {}
             heard = {j: part[kind] for j, part in holding.shown.items()} if role is Role.TARGET else {}
             edges.swap_each(kind, outgoing, heard)
     view.blocks.update(_blocks(role, kernel, own, holding.shown, holding.shares))
 
 
 def _blocks(
-    role: Role, kernel: Kernel, own: Shown, shown: dict[int, Shown], shares: dict[int, Floats]
+    role: Role, kernel: Kernel, own: dict[int, Shown], shown: dict[int, Shown], shares: dict[int, Floats]
 ) -> dict[int, KernelBlock]:
     blocks = {}
     for j, theirs in shown.items():
         if role is Role.SOURCE:
-            log_kernel = log_block(kernel, own, theirs)
+            log_kernel = log_block(kernel, own[j], theirs)
         else:
-            log_kernel = np.ascontiguousarray(log_block(kernel, theirs, own).T)
+            log_kernel = np.ascontiguousarray(log_block(kernel, theirs, own[j]).T)
         blocks[j] = KernelBlock(log_kernel, np.log(shares[j]))
     return blocks
 
 
 def _row_block(
-    view: AgentView,
-    kernel: Kernel,
-    own: Shown,
-    shown: dict[int, Shown],
-    shares: dict[int, Floats],
-    options: Options,
-    memory: float,
-    threads: int,
+    view: AgentView, pairs: LogPairs, shares: dict[int, Floats], options: Options, memory: float, threads: int
 ) -> RowBlock:
     ends = np.cumsum([shares[j].size for j in view.neighbours])
     columns = {j: slice(int(end) - shares[j].size, int(end)) for j, end in zip(view.neighbours, ends, strict=True)}
     log_weights = [np.log(e / view.marginal) + np.log(shares[j]) for j, e in view.edge_weights.items()]
     return RowBlock(
-        kernel.pairs(own, stacked([shown[j] for j in view.neighbours])),
+        pairs,
         np.concatenate(log_weights),
         columns,
         view.shares,
@@ -199,7 +205,7 @@ def largest_local_distance(holding: Holding, kernel: Kernel) -> float:
     return max((
         view.eps * local_distance(
             RowBlock(
-                kernel.pairs(holding.own, theirs),
+                kernel.pairs(holding.own[j], theirs),
                 np.log(shares[j]),
                 {j: slice(None)},
                 view.shares,

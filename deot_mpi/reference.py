@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.errors import InputError
-from deot_mpi.kernel import Kernel, RawKernel, Shown, log_block
+from deot_mpi.kernel import Kernel, RawKernel, log_block
 from deot_mpi.protocol import Protocol
 from deot_mpi.result import ErrorDecomposition, ReferenceValues, Values
 from deot_mpi.roles import Role
@@ -37,8 +37,8 @@ class Pooled:
     """Each row's share in its own agent."""
     owner: dict[Role, NDArray[np.int64]]
     """Index of the agent each row belongs to."""
-    shown: dict[Role, Shown] | None = None
-    """What the kernel was made of, where it cannot be made again from the rows: with noise."""
+    log_kernel: Floats | None = None
+    """The kernel the run had, where it cannot be made again from the rows: with noise, or with seeds of edges."""
 
 
 def require_pot() -> None:
@@ -99,8 +99,8 @@ def compare(
     communication = protocol.E[rows][:, columns] * inner
     central = solve_pooled(cost, storage, eps)
     exact = central if protocol.is_storage else solve_pooled(cost, communication, eps)
-    shown = pooled.shown or {Role.SOURCE: kernel.show(x), Role.TARGET: kernel.show(y)}
-    estimated = -eps * log_block(kernel, shown[Role.SOURCE], shown[Role.TARGET])
+    used = pooled.log_kernel
+    estimated = -eps * (log_block(kernel, kernel.show(x), kernel.show(y)) if used is None else used)
     same_kernel = np.allclose(estimated, cost, rtol=0.0, atol=1e-9 * cost.max(initial=0.0))
     approximate = exact if same_kernel else solve_pooled(estimated, communication, eps)
     tau = max(

@@ -25,6 +25,7 @@ from deot_mpi.adapt import solve_adapt
 from deot_mpi.agent import Agents
 from deot_mpi.arguments import Inputs, Job, config_path, parse
 from deot_mpi.audit import solve_audit
+from deot_mpi.disclosure import warning
 from deot_mpi.eot import solve_eot
 from deot_mpi.errors import DeotError, InputError
 from deot_mpi.exchange.join import agree, broadcast_text
@@ -33,7 +34,7 @@ from deot_mpi.explain import lessons, told
 from deot_mpi.files import load_alignment, load_samples, load_start
 from deot_mpi.flag_values import HelpWanted
 from deot_mpi.gromov import solve_gromov
-from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions
+from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions, Options
 from deot_mpi.privacy.findings import AuditResult
 from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json
 from deot_mpi.report.plot import check_plot, draw_convergence
@@ -73,11 +74,15 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     role = Role.SOURCE if comm.rank < sources else Role.TARGET
     _check_outputs(comm, job, timeout)
 
-    if job.outputs.explain and comm.rank == 0:
-        print(told(job.options), flush=True)
+    if comm.rank == 0:
+        warned = warning(job.options)
+        if warned is not None:
+            print(f"deot_mpi: warning: {warned}", file=sys.stderr, flush=True)
+        if job.outputs.explain:
+            print(told(job.options), flush=True)
 
     def load(agents: Agents) -> Samples:
-        return _load(job.inputs, agents, labelled=isinstance(job.options, AdaptOptions))
+        return _load(job.inputs, agents, labelled=_has_labels(job.options))
 
     if comm.rank == 0:
         from deot_mpi.report.progress import ProgressLine  # only one rank speaks: the others start faster without
@@ -110,6 +115,10 @@ def _solve(
         alignment = None if folder is None else partial(load_alignment, folder)
         return solve_gromov(comm, role, load, options, progress, start, alignment)
     return solve_eot(comm, role, load, options, progress, start)
+
+
+def _has_labels(options: Options) -> bool:
+    return isinstance(options, AdaptOptions) or (isinstance(options, AuditOptions) and options.mapped)
 
 
 def _provenance(job: Job, sources: int) -> dict[str, object]:

@@ -29,7 +29,10 @@ def expected_bytes(setting: Setting, options: Options, rounds: int) -> dict[Kind
         row = {Kind.SAMPLES: _NUMBER * setting.sizes.dimension}
     else:
         row = {Kind.SKETCH: packed_bytes(options.bits), Kind.NORMS: _NUMBER}
-    return _rounded(_potentials(setting, options, rounds) | _shown(setting, options, dict.fromkeys(Role, row)))
+    costs = _potentials(setting, options, rounds) | _shown(setting, options, dict.fromkeys(Role, row))
+    if getattr(options, "pairwise_seeds", False):
+        costs[Kind.SEEDS] = _NUMBER * float(setting.protocol.support.sum())
+    return _rounded(costs)
 
 
 def gromov_bytes(

@@ -18,8 +18,9 @@ from processes import lines_of
 from rich.console import Console
 from rich.table import Table
 
+PAPERS_ATTACK = "least squares (the paper's)"
 PAPERS = ["--estimator", "paper", "--no-centre", "--no-orthogonal", "--no-correction"]
-WAYS = {"the paper's": PAPERS, "this program": []}
+WAYS = {"the paper's sketches": PAPERS, "this program's": []}
 _LIMIT = 1800.0
 
 
@@ -45,13 +46,13 @@ def draw(found: dict[str, dict[str, Any]], dimensions: list[int], path: Path) ->
     for axes, dimension in zip(panels, dimensions, strict=True):
         for colour, way in zip(("#D55E00", "#0072B2"), WAYS, strict=True):
             points = found[f"D = {dimension}, {way}"]["frontier"]
-            for style, attack in (("-", "least squares (the paper's)"), ("--", "strongest")):
+            for style, attack in (("-", PAPERS_ATTACK), ("--", "strongest")):
                 errors = [
                     one["strongest"] if attack == "strongest" else one["recovery_errors"][attack] for one in points
                 ]
                 axes.plot(
                     errors, [one["distance_error"] for one in points], linestyle=style, marker="o", markersize=3,
-                    color=colour, label=f"{way}: {'its' if attack != 'strongest' else 'strongest'} attack",
+                    color=colour, label=f"{way}, {attack}",
                 )  # fmt: skip
         axes.axvline(0.5, color="grey", linewidth=0.8)
         axes.set(xlabel="median recovery error", ylabel="relative error of W~", yscale="log", title=f"D = {dimension}")

@@ -88,7 +88,7 @@ def held(rows: Rows, kernel: RawGromovKernel | SketchGromovKernel) -> Holding:
     shares, weights = np.full(20, 1 / 20), np.full(17, 1 / 17)
     view = AgentView(Role.SOURCE, 0, EPS, shares, {0: 1.0}, {})
     block = RowBlock(kernel.pairs(own, theirs), np.log(weights), {0: slice(None)}, shares, 1.0)
-    return Holding(view, block, own, own, {0: theirs}, {0: weights}, np.inf, 1)
+    return Holding(view, block, {0: own}, {0: theirs}, {0: weights}, np.inf, 1)
 
 
 def plan_of(log_kernel: np.ndarray, f: np.ndarray, g: np.ndarray) -> np.ndarray:

@@ -23,6 +23,8 @@ from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptio
         (GromovOptions(moment="exchange"), "raw rows, as eps goes to 0", "second moments"),
         (AdaptOptions(), "a row mapped to the target domain", "the mass that each"),
         (AdaptOptions(method="labels"), "the mass that each of its classes sends", "mapped"),
+        (EOTOptions(pairwise_seeds=True), "planes that only the two know", "rows themselves"),
+        (AuditOptions(mapped=True), "sketch, length and potential of a row", "rows themselves"),
         (AuditOptions(), "quantiles of the errors", "rows themselves"),
         (AuditOptions(reference=True), "rows themselves", "second moments"),
     ],
@@ -33,7 +35,10 @@ def test_what_is_said(options: Options, words: str, absent: str) -> None:
 
 
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
-@pytest.mark.parametrize("arguments", [[], ["--kernel", "raw", "--solver", "kept"], ["gromov", "--starts", "1"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--pairwise-seeds"], ["--kernel", "raw", "--solver", "kept"], ["gromov", "--starts", "1"]],
+)
 def test_the_ledger_shows_nothing_that_was_not_announced(tmp_path: Path, arguments: list[str]) -> None:
     command = [*arguments, "--samples", "40", "--explain", "--json", str(tmp_path / "r.json"), "--bits", "64"]
     run = launch(4, *command, folder=tmp_path)
@@ -44,3 +49,4 @@ def test_the_ledger_shows_nothing_that_was_not_announced(tmp_path: Path, argumen
     sent = {row["kind"] for row in found["ledger"]["by_kind"] if row["bytes"]}
     assert sent <= announced
     assert len(found["disclosure"]) == len(lessons(EOTOptions())) or arguments
+    assert run.err.startswith("deot_mpi: warning: not private")

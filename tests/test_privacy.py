@@ -17,6 +17,7 @@ from deot_mpi.privacy.victims import (
     LEAST_SQUARES,
     Sending,
     Split,
+    from_means,
     from_potentials,
     linked_by_norm,
     membership,
@@ -136,6 +137,18 @@ def test_membership_linkage_and_potentials() -> None:
     guessed = from_potentials(split, (rng.normal(size=30), rng.normal(size=50)))
     assert np.median(told) < np.median(guessed)
     assert sketch(rows, 64, 0, True).shape == (80, 8)
+
+
+def test_means_of_one_row_are_that_row_and_of_all_rows_their_mean() -> None:
+    """Pi_ij Y_j of a plan that sends each source row one target row, and of one that sends it all of them."""
+    rows = np.random.default_rng(3).normal(size=(30, 8))
+    sharp = np.column_stack([0.3 * rows, np.full(30, 0.3)])
+    flat = np.column_stack([np.tile(rows.sum(axis=0), (5, 1)), np.full(5, 30.0)])
+    assert from_means(rows[:10], [flat, sharp]).max() < 1e-12
+    blurred = from_means(rows[:10], [flat])
+    expected = np.linalg.norm(rows[:10] - rows.mean(axis=0), axis=1) / np.linalg.norm(rows[:10], axis=1)
+    np.testing.assert_allclose(blurred, expected, rtol=1e-12)
+    assert (from_means(rows[:10], []) == 1.0).all(), "nothing sent, nothing known"
 
 
 def test_of_what_protects_the_most_telling_is_chosen() -> None:

@@ -61,7 +61,7 @@ def barycentres(
     setting: Setting, holding: Holding, kernel: Kernel, plan: Plan, own: Floats, penalty: Penalty | None = None
 ) -> Floats:
     """x^_n = sum_m P_nm y_m / sum_m P_nm for a source's rows; empty at targets. ``own`` is the agent's potential."""
-    if not all(Kind.SAMPLES in shown for shown in (holding.own, *holding.shown.values())):
+    if Kind.SAMPLES not in kernel.blank(0):
         sums = _asked(setting, holding, kernel, own, penalty)
     elif plan is None or holding.rows is None:
         sums = np.ones((0, setting.sizes.dimension + 1))
@@ -96,32 +96,45 @@ def _asked(setting: Setting, holding: Holding, kernel: Kernel, own: Floats, pena
     sources' sketches and potentials, and where classes are penalised the rows' classes.
     """
     edges, view, width = setting.edges, holding.view, setting.sizes.dimension + 1
-    shown = holding.own
+    parts = parts_of_barycentres(setting, holding, kernel, own, penalty)
+    answers = {j: np.empty((view.shares.size, width)) for j in edges.neighbours} if view.role is Role.SOURCE else {}
+    edges.swap_each(Kind.MAPPED, dict(parts), dict(answers))
+    if answers:
+        return np.asarray(np.sum(list(answers.values()), axis=0))
+    return np.ones((view.shares.size if view.role is Role.SOURCE else 0, width))
+
+
+def parts_of_barycentres(
+    setting: Setting, holding: Holding, kernel: Kernel, own: Floats, penalty: Penalty | None = None
+) -> dict[int, Floats]:
+    """At a target, for each source: sum_m P_nm y_m over its own rows, and sum_m P_nm, (N_i, D + 1); not sent yet.
+
+    Sources show what it takes to compute that, and get nothing.
+    """
+    edges, view, kinds = setting.edges, holding.view, tuple(kernel.blank(0, Role.SOURCE))
     if view.role is Role.SOURCE:
-        said = {**shown, Kind.POTENTIALS: own} | ({} if penalty is None else {Kind.LABELS: penalty.places})
-        for kind, array in said.items():
+        for kind in kinds:
+            edges.swap_each(kind, {j: np.ascontiguousarray(shown[kind]) for j, shown in holding.own.items()}, {})
+        for kind, array in {Kind.POTENTIALS: own, **({} if penalty is None else {Kind.LABELS: penalty.places})}.items():
             edges.swap_each(kind, dict.fromkeys(edges.neighbours, np.ascontiguousarray(array)), {})
-        answers = {j: np.empty((view.shares.size, width)) for j in edges.neighbours}
-        edges.swap_each(Kind.MAPPED, {}, dict(answers))
-        return np.sum(list(answers.values()), axis=0) if answers else np.ones((view.shares.size, width))
+        return {}
     counts = {i: int(setting.sizes.counts[Role.SOURCE][i]) for i in edges.neighbours}
     theirs = {i: {**kernel.blank(count, Role.SOURCE), Kind.POTENTIALS: np.empty(count)} for i, count in counts.items()}
     if penalty is not None:
         for i, count in counts.items():
             theirs[i][Kind.LABELS] = np.empty(count, dtype=np.int64)
-    for kind in (*shown, Kind.POTENTIALS, *([] if penalty is None else [Kind.LABELS])):
+    for kind in (*kinds, Kind.POTENTIALS, *([] if penalty is None else [Kind.LABELS])):
         edges.swap_each(kind, {}, {i: part[kind] for i, part in theirs.items()})
     y, parts = _with_ones(setting.rows), {}
     for i, e in view.edge_weights.items():
         weights = np.log(e / float(setting.protocol.marginals(Role.SOURCE)[i])) + np.log(view.shares)
         f = np.asarray(theirs[i].pop(Kind.POTENTIALS), dtype=np.float64) / view.eps
         places = theirs[i].pop(Kind.LABELS, None)
-        pairs = kernel.pairs(theirs[i], shown)
+        pairs = kernel.pairs(theirs[i], holding.own[i])
         if penalty is not None and places is not None:
             pairs = PenalisedPairs(pairs, np.asarray(places, dtype=np.int64), penalty.table)
         parts[i] = _times(pairs.shifted(f, own / view.eps + weights), y)
-    edges.swap_each(Kind.MAPPED, dict(parts), {})
-    return np.ones((0, width))
+    return parts
 
 
 def _times(exponents: LogPairs, values: Floats) -> Floats:

@@ -157,12 +157,18 @@ class Collectives:
         """Rank 0's text on every rank."""
         return broadcast_text(self.agents.comm, text, 0, self.timeout, self.ledger)
 
-    def pool(self, rows: Floats, counts: Mapping[Role, NDArray[np.int64]], timeout: float) -> dict[Role, Floats] | None:
-        """Gather raw rows on rank 0, for a centralised reference; None elsewhere."""
-        agents, width = self.agents, rows.shape[1]
+    def pool(
+        self,
+        rows: Floats,
+        counts: Mapping[Role, NDArray[np.int64]],
+        timeout: float,
+        widths: Mapping[Role, int] | None = None,
+    ) -> dict[Role, Floats] | None:
+        """Gather rows on rank 0, for a centralised reference; None elsewhere. ``widths``, where roles differ in it."""
+        agents, width = self.agents, dict.fromkeys(Role, int(rows.shape[1])) if widths is None else widths
         lengths = np.zeros(agents.comm.size, dtype=np.int64)
         for role in Role:
-            lengths[agents.ranks[role]] = counts[role] * width
+            lengths[agents.ranks[role]] = counts[role] * width[role]
         everything = np.empty(int(lengths.sum())) if agents.comm.rank == 0 else None
         self.ledger.collective(Kind.REFERENCE, rows.nbytes)
         receive = None if everything is None else [everything, lengths]
@@ -170,7 +176,13 @@ class Collectives:
         if everything is None:
             return None
         blocks = np.split(everything, np.cumsum(lengths)[:-1])
-        return {role: np.concatenate([blocks[rank].reshape(-1, width) for rank in agents.ranks[role]]) for role in Role}
+        return {
+            role: np.concatenate([
+                blocks[rank].reshape(int(count), width[role])
+                for rank, count in zip(agents.ranks[role], counts[role], strict=True)
+            ])
+            for role in Role
+        }  # fmt: skip
 
     def broadcast(self, kind: Kind, array: Floats, timeout: float | None = None, root: int = 0) -> None:
         """Give one rank's array to all."""

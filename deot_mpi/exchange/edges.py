@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 
 import numpy as np
@@ -37,7 +37,7 @@ class Edges:
         outgoing = np.ascontiguousarray(outgoing)
         self.swap_each(kind, dict.fromkeys(self.neighbours, outgoing), incoming)
 
-    def swap_each(self, kind: Kind, outgoing: dict[int, Array], incoming: dict[int, Array]) -> None:
+    def swap_each(self, kind: Kind, outgoing: Mapping[int, Array], incoming: Mapping[int, Array]) -> None:
         """As ``swap``, with an array of its own for each neighbour that gets one."""
         comm = self.agents.comm
         requests = [comm.Irecv(array, self.rank(j), int(kind)) for j, array in incoming.items()]

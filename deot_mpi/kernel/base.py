@@ -59,9 +59,9 @@ class Kernel(Protocol):
     def show(self, rows: Floats, role: Role = Role.TARGET) -> Shown:
         """What others need of an agent that holds these (centred) rows."""
 
-    def disclosed(self, shown: Shown) -> Disclosure:
-        """Of what ``show`` gave: what is sent of it, and what the agent itself goes on with. Once per run: noise that
-        is drawn twice says more."""
+    def disclosed(self, shown: Shown, draws: np.random.Generator) -> Disclosure:
+        """Of what ``show`` gave: what is sent of it, and what the agent itself goes on with. Once per run and set of
+        bits: noise that is drawn twice says more. ``draws`` are the agent's own, and nobody else's."""
 
     def blank(self, count: int, role: Role = Role.TARGET) -> Shown:
         """Empty arrays of the shapes and types ``show`` gives for ``count`` rows, to receive into."""

@@ -28,7 +28,7 @@ class RawKernel:
     def show(self, rows: Floats, role: Role = Role.TARGET) -> Shown:
         return {Kind.SAMPLES: rows}
 
-    def disclosed(self, shown: Shown) -> Disclosure:
+    def disclosed(self, shown: Shown, draws: np.random.Generator) -> Disclosure:
         return Disclosure(shown, shown)
 
     def blank(self, count: int, role: Role = Role.TARGET) -> Shown:
@@ -89,12 +89,11 @@ class SketchKernel:
             Kind.NORMS: np.linalg.norm(rows, axis=1),
         }
 
-    def disclosed(self, shown: Shown) -> Disclosure:
+    def disclosed(self, shown: Shown, draws: np.random.Generator) -> Disclosure:
         """Bits flipped and norms rounded by chance. Where one side computes, it uses its own as they are."""
         noise = self.noise
         if not noise.any:
             return Disclosure(shown, shown)
-        draws = noise.generator()
         bits, norms = np.asarray(shown[Kind.SKETCH], np.uint8), np.asarray(shown[Kind.NORMS], np.float64)
         told: Shown = {
             Kind.SKETCH: flipped(bits, self.bits, noise.flip, draws) if noise.flip else bits,

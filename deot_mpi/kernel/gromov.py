@@ -68,7 +68,7 @@ class RawGromovKernel:
     def show(self, rows: Floats, role: Role = Role.TARGET) -> Shown:
         return {Kind.SAMPLES: rows}
 
-    def disclosed(self, shown: Shown) -> Disclosure:
+    def disclosed(self, shown: Shown, draws: np.random.Generator) -> Disclosure:
         return Disclosure(shown, shown)
 
     def blank(self, count: int, role: Role = Role.TARGET) -> Shown:
@@ -150,7 +150,7 @@ class SketchGromovKernel:
             norms.append(np.linalg.norm(features, axis=1))
         return {Kind.SKETCH: np.hstack(bits), Kind.NORMS: np.column_stack(norms)}
 
-    def disclosed(self, shown: Shown) -> Disclosure:
+    def disclosed(self, shown: Shown, draws: np.random.Generator) -> Disclosure:
         return Disclosure(shown, shown)
 
     def blank(self, count: int, role: Role = Role.TARGET) -> Shown:

@@ -33,6 +33,7 @@ FLIPS = (0.0, 0.1, 0.2, 0.3, 0.4)
 _VICTIMS, _HALF, _SEEDS = 20, 100, 2
 _COMPONENTS = (20, 50, 100)
 _FEWEST_BITS = 16
+ACCEPTED_ERROR = 0.05
 
 Chosen = TypeVar("Chosen", bound=EOTOptions)
 
@@ -68,9 +69,10 @@ def protected(setting: Setting, options: Chosen, eps: Callable[[], float]) -> tu
         points, found.bits, found.flip, found.recovery_error, found.distance_error,
         float(np.median(rows[:, -1])), float(rows[:, -2].min()),
     )  # fmt: skip
-    if found.recovery_error < options.max_recovery or found.distance_error > options.max_error:
-        raise InputError(refusal(protection, options))
-    return replace(options, bits=found.bits, flip=found.flip, max_recovery=None), protection
+    accepted = ACCEPTED_ERROR if options.max_error is None else options.max_error
+    if found.recovery_error < options.max_recovery or found.distance_error > accepted:
+        raise InputError(refusal(protection, options.max_recovery, accepted))
+    return replace(options, bits=found.bits, flip=found.flip, max_recovery=None, max_error=None), protection
 
 
 def chosen_point(points: tuple[ProtectionPoint, ...], least: float, one_sided: bool = True) -> ProtectionPoint:
@@ -85,9 +87,9 @@ def chosen_point(points: tuple[ProtectionPoint, ...], least: float, one_sided: b
     return max(points, key=lambda point: point.recovery_error)
 
 
-def refusal(best: Protection, options: EOTOptions) -> str:
+def refusal(best: Protection, wanted: float, accepted: float) -> str:
     return (
-        f"max_recovery {options.max_recovery:g} and max_error {options.max_error:g} cannot both be had on these data: "
+        f"max_recovery {wanted:g} and max_error {accepted:g} cannot both be had on these data: "
         f"the best trade found is Q = {best.bits} with flips of {best.flip:g}, where the strongest attack comes within "
         f"{best.recovery_error:.2f} of a typical row's length and the distance is off by {best.distance_error:.3f}. "
         f"The rows have about {best.intrinsic_dimension:.0f} dimensions, and similar rows alone come within "
@@ -133,14 +135,12 @@ def _distance_error(rows: Floats, options: EOTOptions, eps: float, one: Candidat
     exact = _distance(raw.pairs(raw.show(x), raw.show(y)), half)
     errors = []
     for trial in range(_SEEDS):
-        noise = Noise(
-            one.flip, options.norm_step, options.one_sided, (options.seed, trial, int(draws.integers(1 << 30)))
-        )
+        noise = Noise(one.flip, options.norm_step, options.one_sided)
         kernel = SketchKernel(
             eps, rows.shape[1], one.bits, options.seed + trial, options.estimator, options.orthogonal,
             options.correction, noise,
         )  # fmt: skip
-        source, target = kernel.disclosed(kernel.show(x)), kernel.disclosed(kernel.show(y))
+        source, target = (kernel.disclosed(kernel.show(part), draws) for part in (x, y))
         errors.append(abs(_distance(kernel.pairs(source.kept, target.told), half) - exact) / abs(exact))
     return float(np.mean(errors))
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+import numpy as np
+from numpy.typing import NDArray
+
 from deot_mpi.privacy.noise import bit_epsilon
 
 DELTA = 1e-6
@@ -22,13 +25,29 @@ class Guarantee:
     delta: float
     per_sample_delta: float | None
     """As per_sample, but for a chance of delta: smaller. None where the accountant is not installed."""
+    answers: int
+    """Sets of Q bits that are sent of one sample: 1 where all neighbours are sent the same, as many as there are
+    neighbours where every edge has its own planes."""
+    together: float
+    """As per_sample, against neighbours that put together all they were sent."""
+    together_delta: float | None
 
 
-def guarantee(flip: float, bits: int) -> Guarantee | None:
+def guarantee(flip: float, bits: int, answers: int = 1) -> Guarantee | None:
     """None without flips: then nothing is guaranteed."""
     if flip == 0:
         return None
-    return Guarantee(flip, bit_epsilon(flip), bits * bit_epsilon(flip), DELTA, _composed(flip, bits))
+    return Guarantee(
+        flip, bit_epsilon(flip), bits * bit_epsilon(flip), DELTA, _composed(flip, bits),
+        answers, answers * bits * bit_epsilon(flip), _composed(flip, answers * bits),
+    )  # fmt: skip
+
+
+def answers_sent(support: NDArray[np.bool_], pairwise_seeds: bool, one_sided: bool) -> int:
+    """How many sets of bits leave the agent that has most neighbours, of those whose sketches are sent."""
+    if not pairwise_seeds:
+        return 1
+    return int(max(support.sum(axis=0).max(), 0 if one_sided else support.sum(axis=1).max()))
 
 
 def _composed(flip: float, bits: int) -> float | None:

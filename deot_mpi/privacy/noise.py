@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deot_mpi.roles import Role
 from deot_mpi.samples import Floats
 
 
@@ -20,8 +21,6 @@ class Noise:
     """Squared norms that are sent lie on a grid with this ratio between neighbours, less 1; 0: as they are."""
     one_sided: bool = True
     """Whether only one of two sketches that are compared has been sent; the other is its owner's, as it was made."""
-    entropy: tuple[int, ...] | None = None
-    """Of this agent alone; None: drawn from the operating system, new in every run."""
 
     @property
     def any(self) -> bool:
@@ -32,8 +31,12 @@ class Noise:
         """What flips leave of the word of a pair of bits: (1 - 2r) for each side that was sent."""
         return (1.0 - 2.0 * self.flip) ** (1 if self.one_sided else 2)
 
-    def generator(self) -> np.random.Generator:
-        return np.random.default_rng(self.entropy)
+
+def private_draws(private_seed: int | None, role: Role, index: int) -> np.random.Generator:
+    """Chance of one agent alone. Without a seed it is the operating system's, new in every run."""
+    if private_seed is None:
+        return np.random.default_rng()
+    return np.random.default_rng((private_seed, int(role is Role.TARGET), index))  # one number, a stream each
 
 
 def rounded_norms(norms: Floats, step: float, draws: np.random.Generator) -> Floats:

@@ -7,26 +7,31 @@ worse than this, not better. Only statistics of the errors leave the agent, neve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from scipy.stats import rankdata
 
 from deot_mpi.privacy.attacks import COMPONENTS, Prior, Seen, half_spaces, least_squares, relative_errors
 from deot_mpi.privacy.noise import Noise, rounded_norms
 from deot_mpi.projections import projections
 from deot_mpi.samples import Floats
-from deot_mpi.sketch import BitCounts, Estimator, angles_by_count, flipped, sketch, unpacked
+from deot_mpi.sketch import BitCounts, Bits, Estimator, angles_by_count, flipped, sketch, unpacked
 
 LEAST_SQUARES = "least squares (the paper's)"
 HALF_SPACES = "half-spaces"
 INFORMED = "half-spaces, similar rows"
 ROWS_ALONE = "similar rows alone"
+TOGETHER = "half-spaces, similar rows, all neighbours together"
+MEANS = "means of rows (Pi_ij Y_j)"
 POTENTIALS = "potentials and norms"
 MEMBERSHIP = "membership"
 LINKAGE = "linkage by norms"
-RECOVERIES = (LEAST_SQUARES, HALF_SPACES, INFORMED, POTENTIALS)
+FROM_SKETCHES = (LEAST_SQUARES, HALF_SPACES, INFORMED)
+RECOVERIES = (*FROM_SKETCHES, POTENTIALS, TOGETHER, MEANS)
 """Attacks that recover rows from what is sent; their errors are relative, 1 being no better than the origin."""
 QUANTILES = (0.1, 0.5, 0.9)
 LEAST_ROWS = 8
@@ -65,34 +70,57 @@ def recovery(
 ) -> dict[str, Floats]:
     """The relative errors of every victim, by attack. Of several variants the one with the least median counts."""
     victims, others = split.victims, split.others
-    noise, dimension = how.noise, victims.shape[1]
-    norms = np.linalg.norm(victims, axis=1)
-    told = rounded_norms(norms, noise.norm_step, draws) if noise.norm_step else norms
-    bits = sketch(victims, how.bits, how.seed, how.orthogonal)
-    shown = flipped(bits, how.bits, noise.flip, draws) if noise.flip else bits
-    omega = projections(dimension, how.bits, how.seed, how.orthogonal)
-    signs = 2.0 * unpacked(shown, how.bits).astype(np.float64) - 1.0
-    seen = Seen(omega, signs, told, noise.flip)
-    prior = Prior.of(others)
-
+    seen, shown = _seen(victims, how, draws)
+    prior, told, dimension = Prior.of(others), seen.norms, victims.shape[1]
     known = sketch(others, how.bits, how.seed, how.orthogonal)
     counts = BitCounts(shown, known, how.estimator).rows(0, len(victims))
-    left = 1.0 - 2.0 * noise.flip
+    left = 1.0 - 2.0 * how.noise.flip
     cosines = np.cos(angles_by_count(how.bits, dimension, how.estimator, how.orthogonal, left).phi)[counts]
     products = cosines * told[:, None] * np.linalg.norm(others, axis=1)
     return {
         ROWS_ALONE: relative_errors(np.tile(prior.mean, (len(victims), 1)), victims),
         LEAST_SQUARES: _best({str(cut): least_squares(others, products, cut) for cut in _CUTOFFS}, victims),
         HALF_SPACES: _best(half_spaces(seen), victims),
-        INFORMED: _best(
-            {
-                f"{name}, {k} components": rows
-                for k in _numbers(prior, components)
-                for name, rows in half_spaces(seen, prior.basis(k)).items()
-            },
-            victims,
-        ),
+        INFORMED: _informed(seen, prior, victims, components),
     }
+
+
+def together(split: Split, how: Sending, answers: int, draws: np.random.Generator) -> Floats:
+    """Errors of neighbours that put together so many sketches of the same rows, each with planes of its own."""
+    seen, _ = _seen(split.victims, replace(how, bits=answers * how.bits), draws)
+    return _informed(seen, Prior.of(split.others), split.victims, COMPONENTS)
+
+
+def _seen(victims: Floats, how: Sending, draws: np.random.Generator) -> tuple[Seen, Bits]:
+    """What a neighbour has of these rows, and the bits as they are sent."""
+    noise = how.noise
+    norms = np.linalg.norm(victims, axis=1)
+    told = rounded_norms(norms, noise.norm_step, draws) if noise.norm_step else norms
+    bits = sketch(victims, how.bits, how.seed, how.orthogonal)
+    shown = flipped(bits, how.bits, noise.flip, draws) if noise.flip else bits
+    omega = projections(victims.shape[1], how.bits, how.seed, how.orthogonal)
+    return Seen(omega, 2.0 * unpacked(shown, how.bits).astype(np.float64) - 1.0, told, noise.flip), shown
+
+
+def _informed(seen: Seen, prior: Prior, victims: Floats, components: tuple[int, ...]) -> Floats:
+    recovered = {
+        f"{name}, {k} components": rows
+        for k in _numbers(prior, components)
+        for name, rows in half_spaces(seen, prior.basis(k)).items()
+    }
+    return _best(recovered, victims)
+
+
+def from_means(victims: Floats, parts: Iterable[Floats]) -> Floats:
+    """For each victim the error of the nearest of all means of rows that go to any source: one that knows which of
+    them to look at. ``parts`` have sum_m P_nm y_m and, last, sum_m P_nm."""
+    sums = np.concatenate([np.zeros((0, victims.shape[1] + 1)), *parts])
+    sums = sums[sums[:, -1] > 0]
+    if not len(sums):
+        return np.ones(len(victims))
+    means = sums[:, :-1] / sums[:, -1:]
+    nearest = cdist(victims, means).min(axis=1)
+    return np.asarray(nearest / np.maximum(np.linalg.norm(victims, axis=1), np.finfo(float).tiny))
 
 
 def from_potentials(split: Split, potentials: tuple[Floats, Floats]) -> Floats:

@@ -32,9 +32,17 @@ def guarantee_words(known: Guarantee) -> str:
     composed = (
         "" if known.per_sample_delta is None else f", {known.per_sample_delta:.4g} but for a chance of {known.delta:g}"
     )
+    joined = (
+        f" Every edge has bits of its own: {known.answers} neighbours that put them together have "
+        f"{known.together:.4g}"
+        + ("" if known.together_delta is None else f" ({known.together_delta:.4g} but for that chance)")
+        + "."
+        if known.answers > 1
+        else ""
+    )
     return (
         f"Guarantee (local differential privacy, bits only, not norms): epsilon {known.per_bit:.3g} for a bit, "
-        f"{known.per_sample:.4g} for a sample's bits together{composed}. Above 10 or so it promises little."
+        f"{known.per_sample:.4g} for a sample's bits together{composed}.{joined} Above 10 or so it promises little."
     )
 
 

@@ -15,6 +15,7 @@ class Sent:
     call: str
     destination: int | None
     content: bytes
+    tag: int | None = None
 
 
 @dataclass
@@ -23,8 +24,8 @@ class Record:
     held: int = 0
     """Communicators and persistent requests made and not yet freed."""
 
-    def add(self, call: str, destination: int | None, buffer: object) -> None:
-        self.sent.append(Sent(call, destination, np.asarray(buffer).tobytes()))
+    def add(self, call: str, destination: int | None, buffer: object, tag: int | None = None) -> None:
+        self.sent.append(Sent(call, destination, np.asarray(buffer).tobytes(), tag))
 
 
 class RecordingRequest(MPI.Prequest):
@@ -86,7 +87,7 @@ class RecordingComm(MPI.Intracomm):
         super().Free()
 
     def Isend(self, buf, dest, tag=0):  # type: ignore[no-untyped-def]  # noqa: N802
-        self.record.add("Isend", dest, buf)
+        self.record.add("Isend", dest, buf, tag)
         return super().Isend(buf, dest, tag)
 
     def Send_init(self, buf, dest, tag=0):  # type: ignore[no-untyped-def]  # noqa: N802

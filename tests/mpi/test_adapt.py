@@ -164,11 +164,8 @@ def test_private_mapping_is_that_of_the_estimated_kernel(
 ) -> None:
     """The targets compute their parts from the same bits: the barycentres of POT's plan for the estimated cost."""
     domains = Domains(comm)
-    method = "1nn" if weight is None else "class-regularised"
-    result = domains.run(
-        kernel="sketch", bits=512, solver=solver, method=method, class_penalty="lpl1", class_weight=weight,
-        class_rounds=10,
-    )  # fmt: skip
+    penalised = {"method": "class-regularised", "class_penalty": "lpl1", "class_weight": weight, "class_rounds": 10}
+    result = domains.run(kernel="sketch", bits=512, solver=solver, **({} if weight is None else penalised))
     centre = (domains.x.mean(axis=0) + domains.y.mean(axis=0)) / 2
     kernel = SketchKernel(0.4, 4, 512, 0)
     cost = -0.4 * log_block(kernel, kernel.show(domains.x - centre), kernel.show(domains.y - centre))
@@ -243,6 +240,7 @@ def test_labels_of_one_agent(comm: MPI.Intracomm, labels: object, words: str) ->
         ({"class_weight": 1.5}, "class_weight is 1.5; with class_penalty 'entropy' it is a share of eps, at most 1"),
         ({"class_penalty": "l1"}, "class_penalty is 'l1'; it must be one of entropy, lpl1"),
         ({"class_weight": 0.0}, "class_weight is 0.0; it must be a finite number above 0"),
+        ({"class_rounds": 3}, "class_rounds is 3, but it is for method 'class-regularised' and method is '1nn'"),
         ({"reference": True}, "reference is for eot"),
     ],
 )
