@@ -62,10 +62,11 @@ class DistributedTransport:
         """This rank's own rows, and their labels: needed from sources, at targets only counted. Collective."""
         if self.comm is None:
             raise InputError("comm is None; give the communicator of all agents, such as MPI.COMM_WORLD.")
+        penalised = self.method == "class-regularised"  # a search over methods has one reg_cl for all
         self.result_: AdaptResult = adapt(
             self.comm, X, role, labels=y, method=self.method, eps=self.reg_e, eps_scale=self.eps_scale,
-            class_weight=self.reg_cl, rounds=self.max_iter, tol=self.tol, kernel=self.kernel, bits=self.bits,
-            scaling=self.scaling, choose_eps=self.choose_eps, **(self.options or {}),
+            class_weight=self.reg_cl if penalised else None, rounds=self.max_iter, tol=self.tol, kernel=self.kernel,
+            bits=self.bits, scaling=self.scaling, choose_eps=self.choose_eps, **(self.options or {}),
         )  # fmt: skip
         self.rows_ = scaled(check_samples(X, None, "fitted rows").rows, self.scaling, "fitted rows")
         self.role_ = self.result_.role

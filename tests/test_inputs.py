@@ -92,7 +92,7 @@ def test_bad_samples_name_the_owner_and_the_value(rows: object, weights: object,
     [
         ("x.npy", None, "no such file"),
         ("x.txt", b"1 2", "cannot read '.txt'"),
-        ("x.npy", b"not numpy", "cannot be read"),
+        ("x.npy", b"not numpy", "is not an array of numbers"),
         ("x.npz", b"PK\x03\x04 torn", "cannot be read"),
         ("x.csv", b"", "no samples"),
         ("x.csv", b"1,2\n\n3\n", "line 3 has 1 values"),
@@ -117,8 +117,11 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     np.savez(tmp_path / "x.npz", X=np.array([{"a": 1}], dtype=object))
     for name in ("x.npy", "x.npz"):
-        with pytest.raises(InputError, match="cannot be read"):
+        with pytest.raises(InputError, match=r"Python objects .* never loaded"):
             load_samples(str(tmp_path / name), 0, "source agent 0")
+    np.savez(tmp_path / "y.npz", X=ROWS, y=np.array(["a", {}], dtype=object))
+    with pytest.raises(InputError, match=r"Python objects .* never loaded"):
+        load_samples(str(tmp_path / "y.npz"), 0, "source agent 0", labelled=True)
 
 
 def test_npz_without_rows_says_what_it_has(tmp_path: Path) -> None:

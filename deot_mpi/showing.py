@@ -1,0 +1,95 @@
+"""The kernel's exchange, once per run (Algorithm 2): what agents show along their edges, and what pairs are made of.
+
+With one seed, all neighbours are shown the same sketches. With seeds by edge, each target draws one for each of its
+edges and tells that neighbour alone: nobody else can make the planes, or compare the sketches of two edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deot_mpi.kernel import Kernel, LogPairs, ShiftedPairs, Shown, stacked
+from deot_mpi.kinds import Kind
+from deot_mpi.roles import Role
+from deot_mpi.samples import Floats
+from deot_mpi.setting import Setting
+
+_MOST_SEED = 1 << 62
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """By neighbour: what the agent computes with of its own rows, and what it has heard."""
+
+    own: dict[int, Shown]
+    heard: dict[int, Shown]
+
+
+def exchange_shown(
+    setting: Setting,
+    kernel: Kernel,
+    draws: np.random.Generator,
+    seeded: Callable[[int], Kernel] | None,
+    *,
+    listens: bool,
+    speaks: bool,
+) -> Exchanged:
+    """Show what the kernel needs of the agent's rows, and receive the same from its neighbours.
+
+    ``draws`` is the agent's own chance, which nobody else knows: of seeds, flips and roundings. ``seeded`` makes the
+    kernel of an edge from its seed; None: one kernel for all.
+    """
+    role, edges = setting.agents.role, setting.edges
+    if seeded is None:
+        disclosures = dict.fromkeys(edges.neighbours, kernel.disclosed(kernel.show(setting.rows, role), draws))
+    else:
+        shown = {j: seeded(seed).show(setting.rows, role) for j, seed in _edge_seeds(setting, draws).items()}
+        disclosures = {j: kernel.disclosed(on_edge, draws) for j, on_edge in shown.items()}
+    counts = setting.sizes.counts[role.other]
+    heard = {j: kernel.blank(int(counts[j]), role.other) for j in edges.neighbours} if listens else {}
+    for kind in kernel.blank(0, role):
+        outgoing = {j: np.ascontiguousarray(one.told[kind]) for j, one in disclosures.items()} if speaks else {}
+        edges.swap_each(kind, outgoing, {j: theirs[kind] for j, theirs in heard.items()})
+    return Exchanged({j: one.kept for j, one in disclosures.items()}, heard)
+
+
+def _edge_seeds(setting: Setting, draws: np.random.Generator) -> dict[int, int]:
+    """One seed for each edge: the target draws it, for its rows are shown in any case, and tells the source."""
+    edges = setting.edges
+    seeds = {j: np.zeros(1, dtype=np.int64) for j in edges.neighbours}
+    if setting.agents.role is Role.TARGET:
+        seeds = {i: draws.integers(_MOST_SEED, size=1) for i in edges.neighbours}
+        edges.swap_each(Kind.SEEDS, dict(seeds), {})
+    else:
+        edges.swap_each(Kind.SEEDS, {}, dict(seeds))
+    return {j: int(seed[0]) for j, seed in seeds.items()}
+
+
+def side_by_side(kernel: Kernel, own: Mapping[int, Shown], heard: Mapping[int, Shown]) -> LogPairs:
+    """A source's rows against those of all its neighbours, in their order."""
+    distinct = {id(shown) for shown in own.values()}
+    if len(distinct) == 1:  # one product or one pass over bits for all, not one each
+        return kernel.pairs(next(iter(own.values())), stacked([heard[j] for j in own]))
+    return JoinedPairs([kernel.pairs(own[j], heard[j]) for j in own])
+
+
+class JoinedPairs:
+    """Pairs of the same rows with several sets of columns, as one."""
+
+    def __init__(self, parts: Sequence[LogPairs]) -> None:
+        self._parts = list(parts)
+        rows, columns = parts[0].shape[0], sum(part.shape[1] for part in parts)
+        self.shape, self.offset = (rows, columns), np.zeros(rows)
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        return np.hstack([part.rows(start, stop) for part in self._parts])
+
+    def shifted(
+        self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0, *, single: bool = False
+    ) -> LogPairs:
+        return ShiftedPairs(self, rows, columns, temperature)
