@@ -56,7 +56,7 @@ def draw(found: dict[str, dict[str, Any]], dimensions: list[int], path: Path) ->
                 )  # fmt: skip
         axes.axvline(0.5, color="grey", linewidth=0.8)
         axes.set(xlabel="median recovery error", ylabel="relative error of W~", yscale="log", title=f"D = {dimension}")
-    panels[0].legend(fontsize=7, frameon=False)
+    panels[-1].legend(fontsize=7, frameon=False, loc="lower right")
     figure.savefig(path, dpi=130)
 
 
