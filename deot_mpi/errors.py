@@ -15,5 +15,13 @@ class InputError(DeotError):
     exit_code = 2
 
 
+class MessageError(DeotError):
+    """A message that cannot be what it should be; the message names who sent it."""
+
+
+class AgentLostError(DeotError):
+    """An agent's process has ended, as MPI found out (or another agent, who told all)."""
+
+
 class ExchangeTimeoutError(DeotError):
     """A message did not arrive in time; the message names the silent agents."""

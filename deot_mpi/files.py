@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
 from deot_mpi.errors import InputError
+from deot_mpi.file_sizes import check_archive, check_array_file
 from deot_mpi.roles import Role
 from deot_mpi.samples import Samples, check_samples
 
@@ -144,10 +145,12 @@ def _guarded(
 
 
 def _read_npy(path: Path, owner: str, names: tuple[str, ...]) -> tuple[NDArray[np.generic], None]:
+    check_array_file(path, owner)
     return np.load(path, allow_pickle=False), None
 
 
 def _read_npz(path: Path, owner: str, names: tuple[str, ...]) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
+    check_archive(path, owner)
     with np.load(path, allow_pickle=False) as archive:
         found = next((name for name in names if name in archive.files), None)
         if found is None:

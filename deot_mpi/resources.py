@@ -26,7 +26,12 @@ def threads_for(cores: float) -> int:
 
 def memory_for(workers: int) -> float:
     """Bytes of kernel that one of ``workers`` agents may hold on this node: its share of half of what is free."""
-    return _SHARE_OF_FREE_MEMORY * min(_free_on_node(), _free_in_group()) / max(workers, 1)
+    return _SHARE_OF_FREE_MEMORY * free_memory() / max(workers, 1)
+
+
+def free_memory() -> float:
+    """Bytes that this process may still take, on its node and in its control group."""
+    return min(_free_on_node(), _free_in_group())
 
 
 def _free_on_node() -> float:

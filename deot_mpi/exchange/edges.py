@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from deot_mpi.agent import Agents
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.received import check_message
 from deot_mpi.exchange.waiting import arrivals, wait_all
 from deot_mpi.kinds import Kind
 from deot_mpi.samples import Floats
@@ -44,7 +45,9 @@ class Edges:
         for j, array in outgoing.items():
             self.ledger.sent(kind, j, array.nbytes)
             requests.append(comm.Isend(array, self.rank(j), int(kind)))
-        wait_all(requests, self.timeout, lambda: self._names(incoming))
+        statuses = wait_all(requests, self.timeout, lambda: self._names(incoming))
+        for (j, array), status in zip(incoming.items(), statuses, strict=False):  # receives come first
+            check_message(kind, array, status, self.agents.neighbour_name(j))
 
     def _names(self, neighbours: Iterable[int]) -> str:
         return " or ".join(self.agents.neighbour_name(j) for j in neighbours) or "its neighbours"
@@ -73,7 +76,13 @@ class Channel:
             self._edges.ledger.sent(self._kind, j, self.outgoing[j].nbytes)
             self._send[j].Start()
             requests.append(self._send[j])
-        wait_all(requests, self._edges.timeout, lambda: self._edges._names(receive_from))
+        statuses = wait_all(requests, self._edges.timeout, lambda: self._edges._names(receive_from))
+        for j, status in zip(receive_from, statuses, strict=False):  # receives come first
+            self._check(j, status)
+
+    def _check(self, neighbour: int, status: MPI.Status) -> None:
+        sender = self._edges.agents.neighbour_name(neighbour)
+        check_message(self._kind, self.incoming[neighbour], status, sender)
 
     def arrivals(self, receive_from: Sequence[int], patience: float) -> Iterator[list[int]]:
         """Receive from these neighbours and say who has arrived, batch by batch, while others are on the way.
@@ -84,7 +93,9 @@ class Channel:
             self._receive[j].Start()
         requests = [self._receive[j] for j in receive_from]
         for batch in arrivals(requests, self._edges.timeout, lambda: self._edges._names(receive_from), patience):
-            yield [receive_from[k] for k in batch]
+            for k, status in batch:
+                self._check(receive_from[k], status)
+            yield [receive_from[k] for k, _ in batch]
 
     def __enter__(self) -> Channel:
         return self

@@ -16,6 +16,9 @@ from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
 
+PROTOCOL_VERSION = 1
+"""Of what agents send each other, and in which order: changed whenever that changes."""
+
 
 def join(comm: MPI.Intracomm, role: Role, ledger: Ledger, timeout: float) -> Agents:
     """Duplicate the communicator, tell each other the roles, and split by role. Collective over ``comm``."""
@@ -57,6 +60,7 @@ def agree(comm: MPI.Intracomm, error: str | None, timeout: float, ledger: Ledger
 
 def same_everywhere(comm: MPI.Intracomm, named: Mapping[str, object], timeout: float, ledger: Ledger) -> None:
     """Refuse to start when ranks were given different options: they would wait for messages nobody sends."""
+    _same_program(comm, tuple(named), timeout, ledger)
     own = np.array([_digest(value) for value in named.values()], dtype=np.int64)
     extremes = np.concatenate([own, -own])
     _count(ledger, extremes)
@@ -66,6 +70,20 @@ def same_everywhere(comm: MPI.Intracomm, named: Mapping[str, object], timeout: f
     if differing:
         raise InputError(
             f"the agents were started with different values of {', '.join(differing)}; give all of them the same."
+        )
+
+
+def _same_program(comm: MPI.Intracomm, names: tuple[str, ...], timeout: float, ledger: Ledger) -> None:
+    """Versions and problems, before anything whose length depends on them."""
+    own = [_digest(value) for value in (PROTOCOL_VERSION, names)]
+    extremes = np.array(own + [-number for number in own], dtype=np.int64)
+    _count(ledger, extremes)
+    wait_all([comm.Iallreduce(MPI.IN_PLACE, extremes, MPI.MAX)], timeout, lambda: "the other ranks")
+    if (extremes[:2] != -extremes[2:]).any():
+        differing = "versions of deot_mpi" if extremes[0] != -extremes[2] else "problems (eot, gromov, adapt, audit)"
+        raise InputError(
+            f"the agents were started with different {differing}; rank {comm.rank} has protocol version "
+            f"{PROTOCOL_VERSION}. Install the same version everywhere, and start the same command."
         )
 
 

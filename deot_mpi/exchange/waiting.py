@@ -11,7 +11,8 @@ from functools import partial
 
 from mpi4py import MPI
 
-from deot_mpi.errors import ExchangeTimeoutError
+from deot_mpi.errors import AgentLostError, ExchangeTimeoutError
+from deot_mpi.exchange.received import understood_failure
 
 _EAGER_POLLS = 20
 """Polls that only yield the core: most messages of a round are there by then."""
@@ -36,52 +37,69 @@ class Waited:
 waited = Waited()
 
 
-def wait_all(requests: Sequence[MPI.Request], timeout: float, late: Callable[[], str]) -> None:
-    """Complete all requests, or raise ``ExchangeTimeoutError`` after ``timeout`` seconds.
+class Losses:
+    """Whether another agent has found out that an agent is gone: it then revokes the communicator that all watch."""
+
+    def __init__(self) -> None:
+        self.watched: MPI.Intracomm | None = None
+
+    def check(self) -> None:
+        if self.watched is not None and self.watched.Is_revoked():
+            raise AgentLostError("an agent is gone, as another agent has found out.")
+
+
+lost = Losses()
+
+
+def wait_all(requests: Sequence[MPI.Request], timeout: float, late: Callable[[], str]) -> list[MPI.Status]:
+    """Complete all requests, or raise ``ExchangeTimeoutError`` after ``timeout`` seconds. Says how each ended.
 
     A blocking MPI wait spins: with more ranks than cores it holds the core its partner needs (100 times slower
     rounds) unless the MPI was told so, and it never ends when a partner is stuck. Polling does neither.
     ``late`` says, once it is too late, who was being waited for.
     """
-    pending = list(requests)
+    pending, statuses = list(requests), [MPI.Status() for _ in requests]
     if pending:
-        _poll(lambda: MPI.Request.Testall(pending), pending, timeout, late)
+        _poll(lambda: MPI.Request.Testall(pending, statuses), pending, statuses, timeout, late)
+    return statuses
 
 
 def arrivals(
     requests: Sequence[MPI.Request], timeout: float, late: Callable[[], str], patience: float
-) -> Iterator[list[int]]:
-    """Places of the requests that have completed, batch by batch, until all have; waits as ``wait_all`` does.
+) -> Iterator[list[tuple[int, MPI.Status]]]:
+    """Places of the requests that have completed and how, batch by batch, until all have; waits as ``wait_all`` does.
 
     A batch is given away ``patience`` seconds after its first arrival, or as soon as nothing more is expected.
     """
     pending, left = list(requests), len(requests)
     while left:
-        batch: list[int] = []
+        batch: dict[int, MPI.Status] = {}
+        statuses = [MPI.Status() for _ in pending]
 
-        def enough(wanted: int, batch: list[int] = batch) -> bool:
-            batch.extend(MPI.Request.Testsome(pending) or ())
+        def enough(wanted: int, batch: dict[int, MPI.Status] = batch, ended: list[MPI.Status] = statuses) -> bool:
+            for place, status in zip(MPI.Request.Testsome(pending, ended) or (), ended, strict=False):
+                batch[place] = MPI.Status(status)
             return len(batch) >= wanted
 
-        _poll(partial(enough, 1), pending, timeout, late)
-        _poll(partial(enough, left), pending, timeout, late, patience)
+        _poll(partial(enough, 1), pending, statuses, timeout, late)
+        _poll(partial(enough, left), pending, statuses, timeout, late, patience)
         left -= len(batch)
-        yield sorted(batch)
+        yield sorted(batch.items())
 
 
 def _poll(
     done: Callable[[], bool],
     pending: list[MPI.Request],
+    statuses: list[MPI.Status],
     timeout: float,
     late: Callable[[], str],
     patience: float = math.inf,
 ) -> None:
-    """Ask until it is done, at most for ``patience`` seconds; an error after ``timeout``."""
-    if done():
-        return
+    """Ask until it is done, at most for ``patience`` seconds; an error after ``timeout``, or where MPI has one."""
     started, cpu_started, polls = time.monotonic(), time.thread_time(), 0
     try:
         while not done():
+            lost.check()
             polls += 1
             so_far = time.monotonic() - started
             if so_far > patience:
@@ -93,6 +111,9 @@ def _poll(
                 os.sched_yield()
             else:
                 time.sleep(min(max(_NAP_SECONDS, _NAP_SHARE * so_far), _LONGEST_NAP_SECONDS))
+    except MPI.Exception as error:
+        _abandoned.extend(pending)
+        raise understood_failure(error, statuses, late) from error
     finally:
         waited.seconds += time.monotonic() - started
         waited.cpu_seconds += time.thread_time() - cpu_started

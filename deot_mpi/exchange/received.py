@@ -1,0 +1,50 @@
+"""What an agent checks of a message before it uses it: its length, and that its numbers can be what they should be.
+
+MPI says when a message is longer than the buffer it was meant for, but not when it is shorter, and nothing of what is
+in it. A neighbour that is broken, or lies so that it shows, is named and refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from deot_mpi.errors import AgentLostError, DeotError, MessageError
+from deot_mpi.kinds import Kind
+
+_LOSSES = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
+_LEAST = {Kind.NORMS: (0.0, "a length below 0"), Kind.WEIGHTS: (np.finfo(float).tiny, "a weight that is not above 0")}
+_MAY_DIVERGE = {Kind.OBJECTIVES}
+"""Where a run diverges, this is where it shows, and it ends as such."""
+
+
+def check_message(kind: Kind, array: NDArray[np.generic], status: MPI.Status, sender: str) -> None:
+    """Refuse a message of the wrong length or with numbers that its kind cannot have; ``sender`` says whose it is."""
+    received = status.Get_count(MPI.BYTE)
+    if received != array.nbytes:
+        raise MessageError(
+            f"{sender} sent {received} bytes of {kind.name.lower()}, expected were {array.nbytes}; it runs another "
+            "program or is broken, and nothing of it was used."
+        )
+    if array.dtype.kind != "f" or kind in _MAY_DIVERGE:
+        return
+    numbers = np.asarray(array, dtype=np.float64)
+    least, below = _LEAST.get(kind, (-np.inf, ""))
+    wrong = (
+        "a number that is not finite" if not np.isfinite(numbers).all() else below if (numbers < least).any() else ""
+    )
+    if wrong:
+        raise MessageError(f"{sender} sent {kind.name.lower()} with {wrong}; it is broken, and nothing of it was used.")
+
+
+def understood_failure(error: MPI.Exception, statuses: Sequence[MPI.Status], late: Callable[[], str]) -> DeotError:
+    """What an error of MPI means: an agent is gone, or sent more than was asked for."""
+    classes = {error.Get_error_class(), *(MPI.Get_error_class(status.Get_error()) for status in statuses)}
+    if classes & _LOSSES:
+        return AgentLostError("an agent is gone: its process ended without a word.")
+    if MPI.ERR_TRUNCATE in classes:
+        return MessageError(f"{late()} sent more bytes than were expected; it runs another program or is broken.")
+    return MessageError(f"MPI failed while waiting for {late()} ({error}).")
