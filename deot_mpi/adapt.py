@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,20 +21,22 @@ from deot_mpi.adaptation.classes import Classes, Labels, agree_on_classes
 from deot_mpi.adaptation.nearest import nearest_labels
 from deot_mpi.adaptation.penalty import PenalisedPairs, entropy_slopes, lpl1_slopes
 from deot_mpi.agent import Agents
-from deot_mpi.disclosure import adapt_notes, choice_notes, protection_notes, protocol_notes
-from deot_mpi.eot import answers_of, eps_of, prepare, transport_values
+from deot_mpi.disclosure import adapt_notes, choice_notes, loss_notes, protection_notes, protocol_notes
+from deot_mpi.eot import answers_of, prepare, settled, transport_values
+from deot_mpi.faults.keeper import Keeper, Stop
+from deot_mpi.faults.survival import Past, survive
 from deot_mpi.kernel import Kernel
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AdaptOptions
-from deot_mpi.privacy.choose import protected
+from deot_mpi.privacy.findings import Protection
 from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.problem import Holding, make_channel, make_solver
-from deot_mpi.result import AdaptResult, TracePoint
+from deot_mpi.result import AdaptResult, EpsChoice, TracePoint
 from deot_mpi.roles import Role
 from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent, understood
 from deot_mpi.samples import Floats, Samples, check_samples
 from deot_mpi.scaling import scaled
-from deot_mpi.setting import Setting, meet
+from deot_mpi.setting import Setting
 from deot_mpi.solvers import Solver, SolverState
 from deot_mpi.solvers.base import Rule
 from deot_mpi.start import Start, agree_on_start, given_start
@@ -75,6 +76,7 @@ def solve_adapt(
     options: AdaptOptions,
     progress: Progress | None = None,
     start: Start | None = None,
+    stop: Stop | None = None,
 ) -> AdaptResult:
     """As ``adapt``, with samples that are loaded once the agent knows who it is."""
 
@@ -82,27 +84,45 @@ def solve_adapt(
         samples = load(agents)
         return replace(samples, rows=scaled(samples.rows, options.scaling, agents.name))
 
+    def attempt(those: MPI.Intracomm, past: Past) -> AdaptResult:
+        clock = Clock()
+        setting = past.meet(those, role, load_scaled, options, centre=options.centre)
+        with setting.agents.freed_on_error():
+            first = past.start(agree_on_start(setting, None if past.state else start))
+            keeper = past.keeper(setting, options, stop)
+            chosen, (choice, protection, eps) = past.settle(
+                options, lambda: _settled(those, setting, options, progress)
+            )
+            result = _adapt(setting, chosen, eps, (progress, first, clock), keeper, past)
+            said = keeper.close()
+        setting.agents.free()
+        notes = (*result.notes, *choice_notes(options), *protection_notes(protection), *said, *loss_notes(past.lost))
+        settings = {**result.settings, "choose_eps": options.choose_eps}
+        return replace(result, choice=choice, notes=notes, settings=settings, protection=protection)
+
+    with threadpool_limits(limits=1):  # as for entropic OT: one order of addition
+        return survive(comm, options, attempt)
+
+
+def _settled(
+    comm: MPI.Intracomm, setting: Setting, options: AdaptOptions, progress: Progress | None
+) -> tuple[AdaptOptions, tuple[EpsChoice | None, Protection | None, float]]:
+    """What the data decide: eps, where it is to be chosen, and bits and flips, where these are."""
+
     def trial(number: int, own_role: Role, samples: Samples, tried: AdaptOptions) -> AdaptResult:
         def told(point: TracePoint) -> None:
             if progress is not None:
                 progress(replace(point, trial=number))
 
+        tried = replace(tried, checkpoint=None, resume=False, on_failure="abort")  # the whole is what is gone on with
         return solve_adapt(comm, own_role, lambda _: samples, tried, told)
 
-    with threadpool_limits(limits=1):  # as for entropic OT: one order of addition
-        clock, choice, settled = Clock(), None, options
-        setting = meet(comm, role, load_scaled, options, centre=options.centre)
-        with setting.agents.freed_on_error():
-            first = agree_on_start(setting, start)
-            if options.choose_eps:
-                choice = choose_scale(setting, options, trial)
-                settled = replace(options, choose_eps=False, eps_scale=choice.chosen)
-            settled, protection = protected(setting, settled, partial(eps_of, setting, settled))
-            result = _adapt(setting, settled, progress, first, clock)
-        setting.agents.free()
-    notes = (*result.notes, *choice_notes(options), *protection_notes(protection))
-    settings = {**result.settings, "choose_eps": options.choose_eps}
-    return replace(result, choice=choice, notes=notes, settings=settings, protection=protection)
+    choice = None
+    if options.choose_eps:
+        choice = choose_scale(setting, options, trial)
+        options = replace(options, choose_eps=False, eps_scale=choice.chosen)
+    chosen, (protection, eps) = settled(setting, options)
+    return chosen, (choice, protection, eps)
 
 
 @dataclass(frozen=True)
@@ -144,10 +164,16 @@ def _nothing(dimension: int, classes: int) -> _Carried:
 
 
 def _adapt(
-    setting: Setting, options: AdaptOptions, progress: Progress | None, start: Floats | None, clock: Clock
+    setting: Setting,
+    options: AdaptOptions,
+    eps: float,
+    run: tuple[Progress | None, Floats | None, Clock],
+    keeper: Keeper,
+    past: Past,
 ) -> AdaptResult:
+    progress, start, clock = run
     classes = agree_on_classes(setting)
-    kernel, holding = prepare(setting, options, keep=True)
+    kernel, holding = prepare(setting, options, eps, keeper.private_seed, keep=True)
     setup_seconds = clock.seconds
     recorder = Recorder(setting, progress)
     with (
@@ -156,14 +182,17 @@ def _adapt(
     ):
         solver = make_solver(setting, holding, channel, probe, options)
         task = _Task(setting, holding, kernel, solver, options, classes)
-        state, ended, penalty = _solve(task, recorder, start)
+        state, ended, penalty = _solve(task, recorder, start, keeper, past)
         carried = _carry(task, state, penalty)
     return _result(
-        setting, holding, options, classes, (state, ended), carried, tuple(recorder.trace), setup_seconds, clock
-    )
+        setting, holding, options, classes, (state, ended, keeper.resumed_from), carried, tuple(recorder.trace),
+        setup_seconds, clock,
+    )  # fmt: skip
 
 
-def _solve(task: _Task, recorder: Recorder, start: Floats | None) -> tuple[SolverState, Ended, Penalty | None]:
+def _solve(
+    task: _Task, recorder: Recorder, start: Floats | None, keeper: Keeper, past: Past
+) -> tuple[SolverState, Ended, Penalty | None]:
     """One transport problem or, class-regularised, one for each tangent of the penalty."""
     options, solver = task.options, task.solver
     rule = Rule(options.rounds, options.tol, options.stop, options.check_every)
@@ -171,12 +200,13 @@ def _solve(task: _Task, recorder: Recorder, start: Floats | None) -> tuple[Solve
     potential, rounds, penalty = start, 0, None
     for turn in range(turns):
         recorder.outer = turn
-        state = solver.setup(potential)
+        state = keeper.start(solver, potential, recorder.trace)
+        past.state = state
         if turn < turns - 1:
             solver.run(state, rule, recorder)  # on the way, nobody needs exact values
             penalty = _penalise(task, state)
         else:
-            ended = run_to_end(task.setting, solver, state, rule, options, recorder)
+            ended = run_to_end(task.setting, solver, state, rule, options, recorder, keeper)
         recorder.rounds_before += state.round
         rounds, potential = rounds + state.round, state.potential
     state.round = rounds
@@ -226,16 +256,18 @@ def _result(
     holding: Holding,
     options: AdaptOptions,
     classes: Classes,
-    solved: tuple[SolverState, Ended],
+    solved: tuple[SolverState, Ended, int | None],
     carried: _Carried,
     trace: tuple[TracePoint, ...],
     setup_seconds: float,
     clock: Clock,
 ) -> AdaptResult:
-    view, (state, ended) = holding.view, solved
+    view, (state, ended, resumed) = holding.view, solved
     right = _right(setting, carried.predictions)
     costs = spent(setting, clock)
-    known = account(setting, ended.errors, costs, adapt_bytes(setting, options, state.round, classes.count))
+    known = account(
+        setting, ended.errors, costs, adapt_bytes(setting, options, state.round - (resumed or 0), classes.count)
+    )
     protocol = setting.protocol.report(None)
     counted = right[:, 1].sum()
     return AdaptResult(
@@ -251,7 +283,8 @@ def _result(
         ledger=known.ledger,
         trace=trace,
         role=view.role,
-        index=view.index,
+        index=setting.agents.known_as(view.role, view.index),
+        resumed_from=resumed,
         potential=state.potential,
         notes=(*adapt_notes(setting, options), *protocol_notes(protocol)),
         settings=settings_of(options),

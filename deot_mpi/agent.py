@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from deot_mpi.errors import InputError
+from deot_mpi.errors import AgentLostError, InputError
 from deot_mpi.roles import Role
 
 
@@ -27,6 +27,8 @@ class Agents:
     role: Role
     ranks: dict[Role, NDArray[np.int64]]
     """The rank of every agent, by role and index."""
+    left: dict[Role, NDArray[np.int64]]
+    """What each agent is known as: its index when the job began, before any was lost."""
 
     @property
     def index(self) -> int:
@@ -46,12 +48,15 @@ class Agents:
     def rank_of(self, role: Role, index: int) -> int:
         return int(self.ranks[role][index])
 
+    def known_as(self, role: Role, index: int) -> int:
+        return int(self.left[role][index])
+
     @property
     def name(self) -> str:
-        return f"{self.role.value} agent {self.index}"
+        return f"{self.role.value} agent {self.known_as(self.role, self.index)}"
 
     def neighbour_name(self, index: int) -> str:
-        return f"{self.role.other.value} agent {index}"
+        return f"{self.role.other.value} agent {self.known_as(self.role.other, index)}"
 
     def free(self) -> None:
         self.domain.Free()
@@ -67,4 +72,8 @@ class Agents:
             yield
         except InputError:
             self.free()
+            raise
+        except AgentLostError:
+            self.comm.Revoke()  # nobody waits here any more for somebody who has left
+            self.domain.Revoke()
             raise

@@ -5,6 +5,7 @@ Every agent whose sketches are sent plays that neighbour against itself (``priva
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from deot_mpi.adaptation.carry import parts_of_barycentres
 from deot_mpi.agent import Agents
-from deot_mpi.eot import answers_of, prepare, solve_eot, solve_prepared
+from deot_mpi.eot import answers_of, eps_of, prepare, solve_eot, solve_prepared
 from deot_mpi.errors import InputError
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AuditOptions
@@ -135,7 +136,7 @@ def _audit(
 ) -> AuditResult:
     own = _Own(setting, options)
     setting.collectives.all_or_none(lambda: _require_rows(own))
-    kernel, holding = prepare(setting, options, keep=False)
+    kernel, holding = prepare(setting, options, eps_of(setting, options), secrets.randbits(62), keep=False)
     potential = solve_prepared(setting, holding, options, progress).state.potential
     means = parts_of_barycentres(setting, holding, kernel, potential) if options.mapped else {}
     exact = (

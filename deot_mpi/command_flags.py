@@ -8,6 +8,7 @@ from deot_mpi.flag_values import Parser, number_list
 from deot_mpi.options import (
     METHODS,
     MOMENTS,
+    ON_FAILURE,
     P_UPDATES,
     PENALTIES,
     READINGS,
@@ -15,6 +16,7 @@ from deot_mpi.options import (
     AdaptOptions,
     AuditOptions,
     GromovOptions,
+    Options,
 )
 from deot_mpi.scaling import SCALINGS
 
@@ -45,6 +47,29 @@ def add_noise(parser: Parser) -> None:
     group.add_argument(
         "--private-seed", type=int, metavar="N",
         help="of that noise, to repeat a run; whoever knows it can undo the noise (default: never the same)",
+    )  # fmt: skip
+
+
+def add_faults(parser: Parser) -> None:
+    group = parser.add_argument_group("failures")
+    group.add_argument(
+        "--checkpoint", metavar="DIR",
+        help="every agent writes its own state there, for --resume; SIGTERM or SIGUSR1 then end the run\n"
+        "in good order, with exit code 3",
+    )  # fmt: skip
+    group.add_argument(
+        "--every", type=int, default=Options.every, metavar="N",
+        help=f"rounds between checkpoints (default: {Options.every})",
+    )  # fmt: skip
+    group.add_argument(
+        "--resume", action=argparse.BooleanOptionalAction, default=False,
+        help="go on from the last round of which all agents have a checkpoint, with the same result to\n"
+        "the bit; from the start, where there is none",
+    )  # fmt: skip
+    group.add_argument(
+        "--on-failure", choices=ON_FAILURE, default="abort",
+        help="when an agent's process is lost: abort, or continue without it, which takes Open MPI 5 and\n"
+        "mpirun --with-ft ulfm; exit code 4 then (default: abort)",
     )  # fmt: skip
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions, Options
 from deot_mpi.privacy.findings import Protection
 from deot_mpi.protocol import ProtocolReport
 from deot_mpi.reference import POT_TOLERANCE
-from deot_mpi.result import GromovReference, ReferenceValues
+from deot_mpi.result import GromovReference, LostAgent, ReferenceValues
 from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
 
@@ -120,6 +122,22 @@ def protection_notes(protection: Protection | None) -> tuple[str, ...]:
         f"best; W~ should be off by about {protection.distance_error:.3f}. Agents measured both on their own rows; "
         "attacks are no proof. All know these numbers, and that rows have about "
         f"{protection.intrinsic_dimension:.0f} dimensions.",
+    )
+
+
+def loss_notes(lost: Sequence[LostAgent]) -> tuple[str, ...]:
+    """Who is missing, and what is measured instead."""
+    if not lost:
+        return ()
+    named = [
+        f"rank {one.index} (before it had said who it is)"
+        if one.role is None
+        else f"{one.role} agent {one.index} ({one.mass:.1%} of the {one.role}s' mass, after round {one.round})"
+        for one in lost
+    ]
+    return (
+        f"Lost: {', '.join(named)}. The values are those of the agents that are left, with E's rows and columns of the "
+        "lost ones dropped and the rest scaled to 1 (or matched again), and the eps and centre that all had agreed on.",
     )
 
 

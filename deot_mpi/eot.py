@@ -13,20 +13,23 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from deot_mpi.agent import Agents
-from deot_mpi.disclosure import privacy_notes, protection_notes, protocol_notes, reference_notes
+from deot_mpi.disclosure import loss_notes, privacy_notes, protection_notes, protocol_notes, reference_notes
+from deot_mpi.faults.keeper import Keeper, Stop
+from deot_mpi.faults.survival import Past, survive
 from deot_mpi.kernel import Kernel, RawKernel, SketchKernel, log_block
 from deot_mpi.kinds import Kind
 from deot_mpi.options import EOTOptions
-from deot_mpi.privacy.choose import protected
+from deot_mpi.privacy.choose import Chosen, protected
+from deot_mpi.privacy.findings import Protection
 from deot_mpi.privacy.guarantee import answers_sent, guarantee
-from deot_mpi.privacy.noise import Noise, private_draws
+from deot_mpi.privacy.noise import Noise, private_chance
 from deot_mpi.problem import Holding, build, check_resolution, largest_local_distance, make_channel, make_solver
 from deot_mpi.reference import FLAT_SIZE, REFERENCE_TIMEOUT, Pooled, compare, flatten, require_pot, unflatten
 from deot_mpi.result import EOTResult, ErrorDecomposition, ReferenceValues, TracePoint, Values
 from deot_mpi.roles import Role
 from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent, understood
 from deot_mpi.samples import Floats, Samples, check_samples
-from deot_mpi.setting import Setting, centred, choose_eps, mean_cost, meet
+from deot_mpi.setting import Setting, centred, choose_eps, mean_cost
 from deot_mpi.solvers import SolverState
 from deot_mpi.solvers.base import Rule
 from deot_mpi.start import Start, agree_on_start, given_start
@@ -65,11 +68,19 @@ def solve_eot(
     options: EOTOptions,
     progress: Progress | None = None,
     start: Start | None = None,
+    stop: Stop | None = None,
 ) -> EOTResult:
-    """As ``eot``, with samples (and potentials to start from) that are loaded once the agent knows who it is."""
+    """As ``eot``, with samples (and potentials to start from) that are loaded once the agent knows who it is.
+
+    ``stop`` says whether this process was asked to stop; with checkpoints, all agents then do.
+    """
+
+    def attempt(those: MPI.Intracomm, past: Past) -> EOTResult:
+        return _solve_eot(those, role, load, options, progress, start, stop, past)
+
     # Agents of one node must not each use all its cores, and one BLAS thread adds in one order.
     with threadpool_limits(limits=1):
-        return _solve_eot(comm, role, load, options, progress, start)
+        return survive(comm, options, attempt)
 
 
 def _solve_eot(
@@ -79,31 +90,45 @@ def _solve_eot(
     options: EOTOptions,
     progress: Progress | None,
     start: Start | None,
+    stop: Stop | None,
+    past: Past,
 ) -> EOTResult:
     clock = Clock()
-    setting = meet(comm, role, load, options, centre=options.centre)
+    setting = past.meet(comm, role, load, options, centre=options.centre)
     with setting.agents.freed_on_error():
-        first = agree_on_start(setting, start)
+        first = past.start(agree_on_start(setting, None if past.state else start))
+        keeper = past.keeper(setting, options, stop)
         if options.reference:
             setting.collectives.all_or_none(require_pot)
-        options, protection = protected(setting, options, lambda: eps_of(setting, options))
-        kernel, holding = prepare(setting, options, keep=True if options.reference else None)
+        options, (protection, eps) = past.settle(options, lambda: settled(setting, options))
+        kernel, holding = prepare(setting, options, eps, keeper.private_seed, keep=True if options.reference else None)
         setup_seconds = clock.seconds
-        solution = solve_prepared(setting, holding, options, progress, first)
+        solution = solve_prepared(setting, holding, options, progress, first, keeper, past)
         result = _result(setting, kernel, holding, options, solution, setup_seconds, clock)
+        said = keeper.close()
     setting.agents.free()
-    return replace(result, protection=protection, notes=(*result.notes, *protection_notes(protection)))
+    notes = (*result.notes, *protection_notes(protection), *said, *loss_notes(past.lost))
+    return replace(result, protection=protection, notes=notes)
 
 
-def prepare(setting: Setting, options: EOTOptions, *, keep: bool | None = None) -> tuple[Kernel, Holding]:
-    """eps, the kernel, and what every agent holds of it; ``keep`` what was shown for later."""
-    eps = eps_of(setting, options)
+def settled(setting: Setting, options: Chosen) -> tuple[Chosen, tuple[Protection | None, float]]:
+    """What the data decide: bits and flips where they are to be chosen, and eps."""
+    chosen, protection = protected(setting, options, lambda: eps_of(setting, options))
+    return chosen, (protection, eps_of(setting, chosen))
+
+
+def prepare(
+    setting: Setting, options: EOTOptions, eps: float, private_seed: int, *, keep: bool | None = None
+) -> tuple[Kernel, Holding]:
+    """The kernel, and what every agent holds of it; ``keep`` what was shown for later. ``private_seed`` is this agent's
+    own, for noise, where the options have none."""
     kernel = _kernel(setting, eps, options)
     agents, seeded = setting.agents, None
     if options.pairwise_seeds and isinstance(kernel, SketchKernel):
         seeded = partial(_reseeded, kernel)
-    draws = private_draws(options.private_seed, agents.role, agents.index)
-    holding = build(setting, kernel, eps, options, keep=keep, draws=draws, seeded=seeded)
+    seed = private_seed if options.private_seed is None else options.private_seed
+    chance = private_chance(seed, agents.role, agents.known_as(agents.role, agents.index))
+    holding = build(setting, kernel, eps, options, keep=keep, chance=chance, seeded=seeded)
     setting.collectives.all_or_none(lambda: check_resolution(holding.view, setting.agents.name))
     return kernel, holding
 
@@ -135,6 +160,8 @@ def _reseeded(kernel: SketchKernel, seed: int) -> Kernel:
 @dataclass(frozen=True)
 class Solution:
     state: SolverState
+    resumed: int | None
+    """The round of the checkpoint it began with."""
     ended: Ended
     trace: tuple[TracePoint, ...]
 
@@ -147,7 +174,13 @@ def transport_values(ended: Ended, eps: float) -> Values:
 
 
 def solve_prepared(
-    setting: Setting, holding: Holding, options: EOTOptions, progress: Progress | None, start: Floats | None = None
+    setting: Setting,
+    holding: Holding,
+    options: EOTOptions,
+    progress: Progress | None,
+    start: Floats | None = None,
+    keeper: Keeper | None = None,
+    past: Past | None = None,
 ) -> Solution:
     """The rounds and the final reduce, with the kernel that agents hold."""
     recorder = Recorder(setting, progress)
@@ -157,9 +190,11 @@ def solve_prepared(
         make_channel(setting, holding.view, Kind.OBJECTIVES, options) as probe,
     ):
         solver = make_solver(setting, holding, channel, probe, options)
-        state = solver.setup(start)
-        ended = run_to_end(setting, solver, state, rule, options, recorder)
-    return Solution(state, ended, tuple(recorder.trace))
+        state = solver.setup(start) if keeper is None else keeper.start(solver, start, recorder.trace)
+        if past is not None:
+            past.state = state
+        ended = run_to_end(setting, solver, state, rule, options, recorder, keeper)
+    return Solution(state, None if keeper is None else keeper.resumed_from, ended, tuple(recorder.trace))
 
 
 def _result(
@@ -172,18 +207,19 @@ def _result(
     clock: Clock,
 ) -> EOTResult:
     view, ended = holding.view, solution.ended
-    values = transport_values(ended, view.eps)
+    values, rounds = transport_values(ended, view.eps), solution.state.round - (solution.resumed or 0)
     costs = spent(setting, clock)
     reference, errors, pairs = None, None, "edges"
     tau: float | None
     if options.reference:
-        reached, rounds = values.dual_objective, solution.state.round
-        reference, errors, tau = _compare_with_pooled(setting, kernel, holding, options.pairwise_seeds, reached, rounds)
+        reference, errors, tau = _compare_with_pooled(
+            setting, kernel, holding, options.pairwise_seeds, values.dual_objective, solution.state.round
+        )
         pairs = "all"
     else:
         tau = _tau_on_edges(setting, holding, kernel)
     protocol = setting.protocol.report(tau, pairs)
-    known = account(setting, ended.errors, costs, expected_bytes(setting, options, solution.state.round))
+    known = account(setting, ended.errors, costs, expected_bytes(setting, options, rounds))
     return EOTResult(
         values=values,
         eps=view.eps,
@@ -197,7 +233,8 @@ def _result(
         ledger=known.ledger,
         trace=solution.trace,
         role=view.role,
-        index=view.index,
+        index=setting.agents.known_as(view.role, view.index),
+        resumed_from=solution.resumed,
         potential=solution.state.potential,
         reference=reference,
         errors=errors,

@@ -15,6 +15,12 @@ class InputError(DeotError):
     exit_code = 2
 
 
+class StoppedError(DeotError):
+    """Asked to stop, with checkpoints to go on from; all agents raise it together."""
+
+    exit_code = 3
+
+
 class MessageError(DeotError):
     """A message that cannot be what it should be; the message names who sent it."""
 

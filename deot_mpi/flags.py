@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 
 from deot_mpi import __version__
-from deot_mpi.command_flags import add_adaptation, add_alignment, add_audit, add_noise, add_spaces
+from deot_mpi.command_flags import add_adaptation, add_alignment, add_audit, add_faults, add_noise, add_spaces
 from deot_mpi.flag_values import Parser, byte_count, seed_value
 from deot_mpi.options import (
     ACCELERATIONS,
@@ -64,6 +64,7 @@ def build_parser(command: str = "eot", fresh_seed: int = 0) -> Parser:
     else:
         add_spaces(data)
         add_alignment(parser, default)
+    add_faults(parser)
     _add_outputs(parser)
     return parser
 

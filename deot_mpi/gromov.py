@@ -18,8 +18,9 @@ from threadpoolctl import threadpool_limits
 from deot_mpi.agent import Agents
 from deot_mpi.alignment.alternation import Alternation, Match, Run, temperatures
 from deot_mpi.alignment.moment import CrossMoment, ExchangedMoment, SurrogateMoment
-from deot_mpi.disclosure import gromov_notes, gromov_reference_notes, protocol_notes
+from deot_mpi.disclosure import gromov_notes, gromov_reference_notes, loss_notes, protocol_notes
 from deot_mpi.errors import InputError
+from deot_mpi.faults.survival import Past, survive
 from deot_mpi.kernel.gromov import AlignedKernel, BitSettings, RawGromovKernel, SketchGromovKernel, Spaces
 from deot_mpi.kinds import Kind
 from deot_mpi.options import GromovOptions
@@ -31,7 +32,7 @@ from deot_mpi.roles import Role
 from deot_mpi.running import Clock, Progress, Recorder, account, settings_of, spent, understood
 from deot_mpi.samples import Floats, Samples, check_samples
 from deot_mpi.selfterms import mean_feature_cost, self_terms_from_moments, self_terms_from_sketches
-from deot_mpi.setting import Setting, choose_eps, meet
+from deot_mpi.setting import Setting, choose_eps
 from deot_mpi.solvers import Solver, Status
 from deot_mpi.solvers.base import LARGEST_EXPONENT
 from deot_mpi.start import Start, agree_on_alignment, agree_on_start, given_start
@@ -80,8 +81,12 @@ def solve_gromov(
     alignment: Start | None = None,
 ) -> GromovResult:
     """As ``gromov``, with samples (and a start) that are loaded once the agent knows who it is."""
+
+    def attempt(those: MPI.Intracomm, past: Past) -> GromovResult:
+        return _solve_gromov(those, role, load, options, progress, start, alignment, past)
+
     with threadpool_limits(limits=1):  # as for entropic OT: one order of addition
-        return _solve_gromov(comm, role, load, options, progress, start, alignment)
+        return survive(comm, options, attempt)
 
 
 def _solve_gromov(
@@ -92,9 +97,10 @@ def _solve_gromov(
     progress: Progress | None,
     start: Start | None,
     alignment: Start | None,
+    past: Past,
 ) -> GromovResult:
     clock = Clock()
-    setting = meet(comm, role, load, options, one_space=False)
+    setting = past.meet(comm, role, load, options, one_space=False)
     with setting.agents.freed_on_error():
         potential = agree_on_start(setting, start)
         given = agree_on_alignment(setting, alignment)
@@ -105,16 +111,16 @@ def _solve_gromov(
             )
         if options.reference:
             setting.collectives.all_or_none(require_pot)
-        match = _prepare(setting, options)
+        match = _prepare(setting, options, past)
         setup_seconds = clock.seconds
         runs, trace = _all_starts(match, options, progress, given, potential)
         seconds = clock.seconds - setup_seconds
         result = _result(match, options, runs, trace, (setup_seconds, seconds), clock)
     setting.agents.free()
-    return result
+    return replace(result, notes=(*result.notes, *loss_notes(past.lost)))
 
 
-def _prepare(setting: Setting, options: GromovOptions) -> Match:
+def _prepare(setting: Setting, options: GromovOptions, past: Past) -> Match:
     sizes = setting.sizes
     spaces = Spaces(sizes.dimensions[Role.SOURCE], sizes.dimensions[Role.TARGET], sizes.features)
     alpha = _choose_alpha(options, spaces)
@@ -137,7 +143,7 @@ def _prepare(setting: Setting, options: GromovOptions) -> Match:
         features = mean_feature_cost(setting, spaces) if spaces.features else 0.0
         return alpha * terms.mean_cost + (1.0 - alpha) * features
 
-    eps = choose_eps(options, mean_cost)
+    _, eps = past.settle(options, lambda: (options, choose_eps(options, mean_cost)))
     if not alpha * terms.mean_cost < LARGEST_EXPONENT * eps:
         raise InputError(
             f"eps is {eps:g}, and the mean cost {terms.mean_cost / eps:.1e} times as much: doubles have no digits "

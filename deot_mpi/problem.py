@@ -15,6 +15,7 @@ from deot_mpi.kernel import Kernel, LogPairs, Shown, log_block
 from deot_mpi.kernel.gromov import AlignedKernel
 from deot_mpi.kinds import Kind
 from deot_mpi.options import Options
+from deot_mpi.privacy.noise import Chance
 from deot_mpi.resources import memory_for, threads_for
 from deot_mpi.roles import Role
 from deot_mpi.rowblock import RowBlock
@@ -57,21 +58,21 @@ def build(
     options: Options,
     *,
     keep: bool | None = None,
-    draws: np.random.Generator | None = None,
+    chance: Chance | None = None,
     seeded: Callable[[int], Kernel] | None = None,
 ) -> Holding:
     """Exchange what the kernel shows along the edges, once (Algorithm 2), and build this agent's part of log K.
 
     With the one-pass solver only targets show something; otherwise both roles do, and each holds its own blocks.
     ``keep`` what others have shown if it is needed again (by default: for tau, where E is not the storage protocol).
-    ``draws`` and ``seeded``: see ``exchange_shown``; without, nothing is left to chance.
+    ``chance`` and ``seeded``: see ``exchange_shown``; kernels without noise need neither.
     """
     role, edges = setting.agents.role, setting.edges
     one_pass = options.solver == "sinkhorn"
     counts = {j: int(setting.sizes.counts[role.other][j]) for j in edges.neighbours}
     listens, speaks = (role is Role.SOURCE or not one_pass), (role is Role.TARGET or not one_pass)
-    draws = np.random.default_rng(0) if draws is None else draws
-    exchanged = exchange_shown(setting, kernel, draws, seeded, listens=listens, speaks=speaks)
+    chance = np.random.default_rng if chance is None else chance
+    exchanged = exchange_shown(setting, kernel, chance, seeded, listens=listens, speaks=speaks)
     own, shown = exchanged.own, exchanged.heard
     shares: dict[int, Floats] = {j: np.full(count, 1.0 / count) for j, count in counts.items()} if listens else {}
     if setting.sizes.weighted:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from deot_mpi.exchange.ledger import Counts
@@ -150,6 +151,19 @@ class ReferenceValues:
     """POT's own last marginal error (L2), the largest of its runs; above its tolerance it had not converged."""
 
 
+@dataclass(frozen=True)
+class LostAgent:
+    """An agent whose process ended during the run."""
+
+    role: str | None
+    """None where it was lost before it had said who it is; then ``index`` is its rank."""
+    index: int
+    round: int
+    """Rounds that had been done."""
+    mass: float | None
+    """Its share of its domain."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """Everything an agent knows at the end, whatever the problem.
@@ -182,6 +196,12 @@ class Result:
     protection: Protection | None = None
     guarantee: Guarantee | None = None
     """Where bits were flipped."""
+    lost_agents: tuple[LostAgent, ...] = ()
+    """Whose samples are missing in the values."""
+    resumed_from: int | None = None
+    """The round of the checkpoint that the run went on from."""
+    comm: MPI.Intracomm | None = None
+    """Of those who are left, where agents were lost: the caller's communicator is of no use then."""
 
     @property
     def dual_objective(self) -> float:
@@ -229,6 +249,8 @@ class Result:
             "disclosure": [asdict(lesson) for lesson in self.disclosure],
             "protection": None if self.protection is None else asdict(self.protection),
             "guarantee": None if self.guarantee is None else asdict(self.guarantee),
+            "lost_agents": [asdict(one) for one in self.lost_agents],
+            "resumed_from": self.resumed_from,
         }
 
 

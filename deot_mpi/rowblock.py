@@ -121,6 +121,27 @@ class RowBlock:
         if temperature != self._temperature:
             self._temperature, self._reference = temperature, None
 
+    def absorbed_at(self) -> tuple[Precision, float, Floats | None]:
+        """What decides the bits of the stored block: the precision asked for, the temperature, g0."""
+        return self._asked or self.precision, self._temperature, self._reference
+
+    def absorb(self, precision: Precision, temperature: float, reference: Floats | None) -> None:
+        """Store the block as it was: a run that goes on has the bits of one that was not interrupted."""
+        self.use(precision)
+        self.temper(temperature)
+        self._reference = reference
+        if reference is None:
+            return
+        if self.stored and self._block is None:
+            self._block = np.empty(self._pairs.shape, dtype=self.precision)
+        exponents = self._exponents()
+
+        def fill(chunks: list[slice]) -> None:
+            for rows in chunks:
+                self._absorbed(rows, exponents, anew=True)
+
+        self._over_spans(fill)
+
     def hear(self, neighbour: int, potential: Floats) -> None:
         """Row sums over one neighbour's columns, while other neighbours' potentials are still on the way."""
         columns = self.columns[neighbour]

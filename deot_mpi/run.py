@@ -2,7 +2,8 @@
 
 The one place that parses, prints and sets the exit code.
 
-Exit codes: 0 done, 2 unusable input, 130 interrupted (Ctrl-C), 1 anything else.
+Exit codes: 0 done, 2 unusable input, 3 stopped early but resumable, 4 finished without some agents, 130 interrupted
+(Ctrl-C), 1 anything else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -27,10 +29,12 @@ from deot_mpi.arguments import Inputs, Job, config_path, parse
 from deot_mpi.audit import solve_audit
 from deot_mpi.disclosure import warning
 from deot_mpi.eot import solve_eot
-from deot_mpi.errors import DeotError, InputError
+from deot_mpi.errors import AgentLostError, DeotError, InputError, StoppedError
 from deot_mpi.exchange.join import agree, broadcast_text
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.explain import lessons, told
+from deot_mpi.faults.keeper import Stop
+from deot_mpi.faults.stopping import StopRequests
 from deot_mpi.files import load_alignment, load_samples, load_start
 from deot_mpi.flag_values import HelpWanted
 from deot_mpi.gromov import solve_gromov
@@ -38,7 +42,7 @@ from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions, Options
 from deot_mpi.privacy.findings import AuditResult
 from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json
 from deot_mpi.report.plot import check_plot, draw_convergence
-from deot_mpi.result import Result
+from deot_mpi.result import LostAgent, Result
 from deot_mpi.roles import Role
 from deot_mpi.running import Progress
 from deot_mpi.samples import Samples
@@ -46,18 +50,21 @@ from deot_mpi.solvers import Status
 
 _START_TIMEOUT = 60.0
 """Seconds the ranks wait for each other before the options (and their own timeout) are known."""
+_FINISHED_WITHOUT = 4
+_GOING_ON = "(--on-failure continue goes on without agents that are lost once the samples are being read.)"
 _LAUNCHED_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run one command line on every rank of COMM_WORLD. Returns the exit code, or ends all ranks."""
-    comm = MPI.COMM_WORLD
+def main(argv: list[str] | None = None, comm: MPI.Intracomm = MPI.COMM_WORLD) -> int:
+    """Run one command line on every rank. Returns the exit code, or ends all ranks."""
     try:
         return _run(comm, sys.argv[1:] if argv is None else argv)
     except HelpWanted as wanted:
         text, stream, code = str(wanted), sys.stdout, 0
-    except InputError as error:  # agreed on: every rank is here
+    except (InputError, StoppedError) as error:  # agreed on: every rank is here
         text, stream, code = f"deot_mpi: error: {error}\n", sys.stderr, error.exit_code
+    except AgentLostError as error:
+        _end_all(comm, f"deot_mpi: error on rank {comm.rank}: {error} {_GOING_ON}\n", 1)
     except DeotError as error:
         _end_all(comm, f"deot_mpi: error on rank {comm.rank}: {error}\n", error.exit_code)
     except KeyboardInterrupt:
@@ -69,6 +76,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     job = _understand(comm, argv)
+    stop = StopRequests() if job.options.checkpoint is not None else None
     timeout = job.options.timeout
     sources = _split(comm, job)
     role = Role.SOURCE if comm.rank < sources else Role.TARGET
@@ -88,9 +96,9 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
         from deot_mpi.report.progress import ProgressLine  # only one rank speaks: the others start faster without
 
         with ProgressLine(job.outputs.progress, job.options) as progress:
-            result = _solve(comm, role, load, job, progress)
+            result = _solve(comm, role, load, job, progress, stop)
     else:
-        result = _solve(comm, role, load, job, None)
+        result = _solve(comm, role, load, job, None, stop)
     more: dict[str, Any] = {
         "settings": {**result.settings, **_provenance(job, sources)},
         "disclosure": lessons(job.options),
@@ -98,23 +106,50 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     if isinstance(result, AuditResult):
         _write_audit(comm, job, replace(result, **more))
         return 0
-    _write(comm, job, replace(result, **more))
-    return 1 if result.status is Status.DIVERGED else 0
+    if result.lost_agents:
+        more["lost_agents"] = tuple(_named(one, sources) for one in result.lost_agents)
+    _write(comm if result.comm is None else result.comm, job, replace(result, **more))
+    code = 1 if result.status is Status.DIVERGED else 0
+    if result.comm is not None:
+        _leave_without_them(result.comm, code or _FINISHED_WITHOUT)
+    return code
+
+
+def _named(one: LostAgent, sources: int) -> LostAgent:
+    """Ranks are agents in order here, also of those that were lost before they could say so."""
+    if one.role is not None:
+        return one
+    source = one.index < sources
+    return replace(one, role=("source" if source else "target"), index=one.index - (0 if source else sources))
+
+
+def _leave_without_them(survivors: MPI.Intracomm, code: int) -> NoReturn:
+    """MPI's own end can hang once a process is lost: those who are left wait for each other, and go."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with suppress(DeotError):
+        wait_all([survivors.Ibarrier()], 10.0, lambda: "the others that are left")
+    os._exit(code)
 
 
 def _solve(
-    comm: MPI.Intracomm, role: Role, load: Callable[[Agents], Samples], job: Job, progress: Progress | None
+    comm: MPI.Intracomm,
+    role: Role,
+    load: Callable[[Agents], Samples],
+    job: Job,
+    progress: Progress | None,
+    stop: Stop | None,
 ) -> Result | AuditResult:
     folder, options = job.inputs.start, job.options
     start = None if folder is None else partial(load_start, folder)
     if isinstance(options, AuditOptions):
         return solve_audit(comm, role, load, options, progress)
     if isinstance(options, AdaptOptions):
-        return solve_adapt(comm, role, load, options, progress, start)
+        return solve_adapt(comm, role, load, options, progress, start, stop)
     if isinstance(options, GromovOptions):
         alignment = None if folder is None else partial(load_alignment, folder)
         return solve_gromov(comm, role, load, options, progress, start, alignment)
-    return solve_eot(comm, role, load, options, progress, start)
+    return solve_eot(comm, role, load, options, progress, start, stop)
 
 
 def _has_labels(options: Options) -> bool:
@@ -187,6 +222,7 @@ def _check_outputs(comm: MPI.Intracomm, job: Job, timeout: float) -> None:
     error = None
     try:
         make_folder(job.outputs.save, "--save", f"rank {comm.rank}")
+        make_folder(job.options.checkpoint, "--checkpoint", f"rank {comm.rank}")
         if comm.rank == 0:
             check_plot(job.outputs.plot)
             check_writable(job.outputs.json, "--json")

@@ -18,6 +18,7 @@ from deot_mpi.exchange.collective import Tables
 from deot_mpi.exchange.join import agree
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.exchange.waiting import waited
+from deot_mpi.faults.keeper import Keeper
 from deot_mpi.kinds import Kind
 from deot_mpi.options import Options
 from deot_mpi.resources import peak_memory
@@ -117,20 +118,33 @@ class Ended:
 
 
 def run_to_end(
-    setting: Setting, solver: Solver, state: SolverState, rule: Rule, options: Options, recorder: Recorder
+    setting: Setting,
+    solver: Solver,
+    state: SolverState,
+    rule: Rule,
+    options: Options,
+    recorder: Recorder,
+    keeper: Keeper | None = None,
 ) -> Ended:
     """Rounds until the stopping rule ends them, then the final reduce; again in float64 if that finds tol missed."""
     clock = Clock()
-    aimed = replace(rule, tol=rule.tol * (_SINGLE_SHARE if options.single_precision else 1.0))
-    status = solver.run(state, aimed, recorder)
-    rounds_seconds = clock.seconds
-    sums, errors = _final_sums(setting, solver, state)
-    if status is Status.MARGINAL and sums.error > rule.tol and solver.sharpen(state):
-        status = Status.ROUNDS
-        if state.round < rule.rounds:
-            status = solver.run(state, rule, recorder)
-            rounds_seconds = clock.seconds
-            sums, errors = _final_sums(setting, solver, state)
+    between = None if keeper is None else keeper.between(solver)
+    first, more = keeper is None or keeper.phase == 0, True
+    if first:
+        aimed = replace(rule, tol=rule.tol * (_SINGLE_SHARE if options.single_precision else 1.0))
+        status = solver.run(state, aimed, recorder, between)
+        rounds_seconds = clock.seconds
+        sums, errors = _final_sums(setting, solver, state)
+        more = status is Status.MARGINAL and sums.error > rule.tol and solver.sharpen(state)
+        if more:
+            status = Status.ROUNDS
+            more = state.round < rule.rounds
+    if more:
+        if keeper is not None:
+            keeper.phase = 1
+        status = solver.run(state, rule, recorder, between)
+        rounds_seconds = clock.seconds
+        sums, errors = _final_sums(setting, solver, state)
     if not np.isfinite(sums.linear - solver.view.eps * sums.mass):
         status = Status.DIVERGED
     elif status is Status.ROUNDS and rule.stop == "marginal" and sums.error <= rule.tol:
@@ -173,7 +187,7 @@ def _summaries(setting: Setting, errors: dict[Role, Floats], costs: Tables[np.fl
     return tuple(
         AgentSummary(
             role=role.value,
-            index=index,
+            index=setting.agents.known_as(role, index),
             samples=int(sizes.counts[role][index]),
             mass=float(sizes.shares(role)[index]),
             protocol_mass=float(protocol.marginals(role)[index]),

@@ -77,6 +77,7 @@ def meet(
     *,
     one_space: bool = True,
     centre: bool = True,
+    left: dict[Role, NDArray[np.int64]] | None = None,
 ) -> Setting:
     """Bring the agents together: compare options, read samples, compare sizes, agree on E, find the centre.
 
@@ -85,7 +86,7 @@ def meet(
     """
     ledger = Ledger()
     same_everywhere(comm, options.shared(), options.timeout, ledger)
-    agents = join(comm, role, ledger, options.timeout)
+    agents = join(comm, role, ledger, options.timeout, left)
     collectives = Collectives(agents, ledger, options.timeout)
     with agents.freed_on_error():
         samples = collectives.all_or_none(lambda: load(agents))

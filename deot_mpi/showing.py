@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from deot_mpi.kernel import Kernel, LogPairs, ShiftedPairs, Shown, stacked
 from deot_mpi.kinds import Kind
+from deot_mpi.privacy.noise import Chance
 from deot_mpi.roles import Role
 from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
@@ -33,7 +34,7 @@ class Exchanged:
 def exchange_shown(
     setting: Setting,
     kernel: Kernel,
-    draws: np.random.Generator,
+    chance: Chance,
     seeded: Callable[[int], Kernel] | None,
     *,
     listens: bool,
@@ -41,15 +42,16 @@ def exchange_shown(
 ) -> Exchanged:
     """Show what the kernel needs of the agent's rows, and receive the same from its neighbours.
 
-    ``draws`` is the agent's own chance, which nobody else knows: of seeds, flips and roundings. ``seeded`` makes the
-    kernel of an edge from its seed; None: one kernel for all.
+    ``chance`` is the agent's own, which nobody else knows: of seeds, flips and roundings. ``seeded`` makes the kernel
+    of an edge from its seed; None: one kernel for all.
     """
     role, edges = setting.agents.role, setting.edges
     if seeded is None:
-        disclosures = dict.fromkeys(edges.neighbours, kernel.disclosed(kernel.show(setting.rows, role), draws))
+        disclosures = dict.fromkeys(edges.neighbours, kernel.disclosed(kernel.show(setting.rows, role), chance()))
     else:
+        draws = {j: chance(setting.agents.known_as(role.other, j)) for j in edges.neighbours}
         shown = {j: seeded(seed).show(setting.rows, role) for j, seed in _edge_seeds(setting, draws).items()}
-        disclosures = {j: kernel.disclosed(on_edge, draws) for j, on_edge in shown.items()}
+        disclosures = {j: kernel.disclosed(on_edge, draws[j]) for j, on_edge in shown.items()}
     counts = setting.sizes.counts[role.other]
     heard = {j: kernel.blank(int(counts[j]), role.other) for j in edges.neighbours} if listens else {}
     for kind in kernel.blank(0, role):
@@ -58,12 +60,12 @@ def exchange_shown(
     return Exchanged({j: one.kept for j, one in disclosures.items()}, heard)
 
 
-def _edge_seeds(setting: Setting, draws: np.random.Generator) -> dict[int, int]:
+def _edge_seeds(setting: Setting, draws: Mapping[int, np.random.Generator]) -> dict[int, int]:
     """One seed for each edge: the target draws it, for its rows are shown in any case, and tells the source."""
     edges = setting.edges
     seeds = {j: np.zeros(1, dtype=np.int64) for j in edges.neighbours}
     if setting.agents.role is Role.TARGET:
-        seeds = {i: draws.integers(_MOST_SEED, size=1) for i in edges.neighbours}
+        seeds = {i: draws[i].integers(_MOST_SEED, size=1) for i in edges.neighbours}
         edges.swap_each(Kind.SEEDS, dict(seeds), {})
     else:
         edges.swap_each(Kind.SEEDS, {}, dict(seeds))

@@ -9,8 +9,9 @@ from typing import IO
 import pytest
 
 from deot_mpi.errors import InputError
-from deot_mpi.report.files import check_writable, make_folder, write_whole
+from deot_mpi.report.files import check_writable, make_folder
 from deot_mpi.report.plot import check_plot
+from deot_mpi.writing import write_whole
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

@@ -20,8 +20,17 @@ PROTOCOL_VERSION = 1
 """Of what agents send each other, and in which order: changed whenever that changes."""
 
 
-def join(comm: MPI.Intracomm, role: Role, ledger: Ledger, timeout: float) -> Agents:
-    """Duplicate the communicator, tell each other the roles, and split by role. Collective over ``comm``."""
+def join(
+    comm: MPI.Intracomm,
+    role: Role,
+    ledger: Ledger,
+    timeout: float,
+    left: dict[Role, NDArray[np.int64]] | None = None,
+) -> Agents:
+    """Duplicate the communicator, tell each other the roles, and split by role. Collective over ``comm``.
+
+    ``left``: what the agents are known as, where some were lost before.
+    """
     own, request = comm.Idup()
     wait_all([request], timeout, lambda: "the other ranks")
     is_source = np.zeros(own.size, dtype=np.int8)
@@ -38,7 +47,7 @@ def join(comm: MPI.Intracomm, role: Role, ledger: Ledger, timeout: float) -> Age
             )
     domain = own.Split(int(role is Role.TARGET), own.rank)
     assert isinstance(domain, MPI.Intracomm)
-    return Agents(own, domain, role, ranks)
+    return Agents(own, domain, role, ranks, left or {name: np.arange(members.size) for name, members in ranks.items()})
 
 
 def agree(comm: MPI.Intracomm, error: str | None, timeout: float, ledger: Ledger | None = None) -> None:

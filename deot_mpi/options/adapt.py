@@ -63,6 +63,11 @@ class AdaptOptions(EOTOptions):
                 f"solver is '{self.solver}', but method 'class-regularised' needs 'sinkhorn': labels stay with the "
                 "sources, and only these hold the kernel."
             )
+        if self.method == "class-regularised" and self.checkpoint is not None:
+            raise InputError(
+                f"checkpoint is {self.checkpoint!r}, but method 'class-regularised' solves several problems and writes "
+                "none; leave it out."
+            )
         if self.reference:
             raise InputError(
                 "reference is for eot; adapt is compared with POT by its accuracy, where labels are known."

@@ -22,10 +22,11 @@ SOLVERS = ("sinkhorn", "kept", "mrbcd")
 STOPS = ("marginal", "change")
 PRECISIONS = ("auto", "float32", "float64")
 ACCELERATIONS = ("anderson", "none")
+ON_FAILURE = ("abort", "continue")
 _SINGLE_TOLERANCE = 1e-6
 """The smallest marginal error that a float32 kernel is asked for; its rounding is about a tenth of it."""
 
-_OWN = ("timeout", "memory", "threads", "private_seed")
+_OWN = ("timeout", "memory", "threads", "private_seed", "checkpoint")
 """Options that each agent may choose for itself: they do not change the result, but for the noise of private_seed."""
 
 
@@ -66,6 +67,14 @@ class Options:
     threads: int | None = None
     """Threads of an agent; by default its share of the node's cores. Does not change the result."""
     seed: int = 0
+    checkpoint: str | None = None
+    """The folder each agent writes its own checkpoints to (on its own host)."""
+    every: int = 100
+    """Rounds between them."""
+    resume: bool = False
+    """Whether to go on from the last round of which all agents have one."""
+    on_failure: Literal["abort", "continue"] = "abort"
+    """What the others do when an agent's process is lost: end, or go on without it (needs mpirun --with-ft ulfm)."""
     reference: bool = False
     timeout: float = 300.0
     """Seconds after which a silent agent ends the run."""
@@ -80,13 +89,18 @@ class Options:
         one_of("stop", self.stop, STOPS)
         one_of("precision", self.precision, PRECISIONS)
         one_of("acceleration", self.acceleration, ACCELERATIONS)
-        for name in ("orthogonal", "correction", "match", "eps_scaling", "reference"):
+        for name in ("orthogonal", "correction", "match", "eps_scaling", "reference", "resume"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be True or False.")
         for name, most in (("bits", _MOST_BITS), ("pairs", _MOST_PAIRS)):
             if isinstance(getattr(self, name), Integral) and getattr(self, name) > most:
                 raise InputError(f"{name} is {getattr(self, name)}; more than {most} make no sense.")
-        for name in ("bits", "degree", "check_every"):
+        one_of("on_failure", self.on_failure, ON_FAILURE)
+        if self.checkpoint is not None and not isinstance(self.checkpoint, str):
+            raise InputError(f"checkpoint is {self.checkpoint!r}; it is the name of a folder.")
+        if self.checkpoint is None and (self.resume or self.every != Options.every):
+            raise InputError("resume and every are about checkpoints; name their folder with checkpoint.")
+        for name in ("bits", "degree", "check_every", "every"):
             at_least_one(name, getattr(self, name))
         for name in ("neighbours", "pairs", "threads", "memory"):
             if getattr(self, name) is not None:
@@ -128,7 +142,8 @@ class Options:
 
     def shared(self) -> dict[str, object]:
         """The options all agents must have alike: all but the patience and the means of each."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _OWN}
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _OWN}
+        return named | {"checkpoint": self.checkpoint is not None}
 
     @property
     def single_precision(self) -> bool:

@@ -41,6 +41,10 @@ class GromovOptions(Options):
         super().__post_init__()
         for name in ("starts", "outer", "inner"):
             at_least_one(name, getattr(self, name))
+        if self.checkpoint is not None:
+            raise InputError(
+                f"checkpoint is {self.checkpoint!r}, but gromov writes none; --save and --start go on from potentials."
+            )
         if self.within is not None:
             at_least_one("within", self.within)
         one_of("p_update", self.p_update, P_UPDATES)

@@ -100,6 +100,8 @@ class AuditOptions(EOTOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.checkpoint is not None or self.on_failure != "abort":
+            raise InputError("an audit writes no checkpoints and does not go on without an agent; leave both out.")
         if self.max_recovery is not None:
             raise InputError("max_recovery chooses what a run sends; an audit is of bits and flips that are given.")
         if self.estimator == "paper" and any(self.flips):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,11 +33,13 @@ class Noise:
         return (1.0 - 2.0 * self.flip) ** (1 if self.one_sided else 2)
 
 
-def private_draws(private_seed: int | None, role: Role, index: int) -> np.random.Generator:
-    """Chance of one agent alone. Without a seed it is the operating system's, new in every run."""
-    if private_seed is None:
-        return np.random.default_rng()
-    return np.random.default_rng((private_seed, int(role is Role.TARGET), index))  # one number, a stream each
+Chance = Callable[..., np.random.Generator]
+"""An agent's own: a stream for all its neighbours, or for the one that is given; asked again, the same again."""
+
+
+def private_chance(private_seed: int, role: Role, index: int) -> Chance:
+    """Chance of one agent alone: a stream of its own even where all agents were given one and the same number."""
+    return lambda *neighbour: np.random.default_rng((private_seed, int(role is Role.TARGET), index, *neighbour))
 
 
 def rounded_norms(norms: Floats, step: float, draws: np.random.Generator) -> Floats:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from deot_mpi.errors import InputError
 from deot_mpi.files import potential_file
 from deot_mpi.privacy.findings import AuditResult
 from deot_mpi.result import AdaptResult, GromovResult, Result
+from deot_mpi.writing import write_whole
 
 
 def check_writable(path: str | None, flag: str) -> None:
@@ -38,28 +38,6 @@ def make_folder(path: str | None, flag: str, owner: str) -> None:
             pass
     except OSError as error:
         raise InputError(f"{owner}: {flag} {path} cannot be written ({error}).") from error
-
-
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write beside the file, then put it in place in one step; a device or a pipe is written to, not replaced."""
-    path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
-            write(file)
-        return
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(partial, 0o666 & ~umask)
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
 
 
 def write_json(result: Result | AuditResult, path: str) -> None:

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from deot_mpi.errors import InputError
-from deot_mpi.report.files import write_whole
 from deot_mpi.result import EOTResult, GromovResult, Result, TracePoint
+from deot_mpi.writing import write_whole
 
 _FORMATS = (".png", ".svg", ".pdf")
 _NEAR = 1e-2

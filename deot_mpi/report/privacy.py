@@ -9,8 +9,8 @@ from rich.table import Table
 
 from deot_mpi.privacy.findings import AuditResult, FrontierPoint
 from deot_mpi.privacy.guarantee import Guarantee
-from deot_mpi.report.files import write_whole
 from deot_mpi.report.progress import WIDTH, terminal_behind_launcher
+from deot_mpi.writing import write_whole
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = {0: "o", 1: "s", 2: "^", 3: "D", 4: "v", 5: "P"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -29,6 +30,19 @@ class Anderson:
         self._points: deque[Floats] = deque(maxlen=DEPTH + 1)
         self._residuals: deque[Floats] = deque(maxlen=DEPTH + 1)
         self._coefficients: Floats | None = None
+
+    def packed(self) -> dict[str, Floats]:
+        """Everything it remembers, as arrays."""
+        known = {"points": np.array(self._points), "residuals": np.array(self._residuals)} if self._points else {}
+        return known if self._coefficients is None else {**known, "coefficients": self._coefficients}
+
+    @classmethod
+    def unpacked(cls, arrays: Mapping[str, Floats]) -> Anderson:
+        mixer = cls()
+        mixer._points.extend(arrays.get("points", ()))
+        mixer._residuals.extend(arrays.get("residuals", ()))
+        mixer._coefficients = arrays.get("coefficients")
+        return mixer
 
     def forget(self) -> None:
         self._points.clear()

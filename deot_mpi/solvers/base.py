@@ -169,6 +169,10 @@ class Solver(ABC):
         potential = np.zeros(self.view.shares.size) if start is None else start.copy()
         return SolverState(potential, moves=deque(unknown, maxlen=self.window))
 
+    def resume(self, state: SolverState) -> None:
+        """Stand where the solver stood when it had this state: what else decides the rounds to come."""
+        return
+
     @abstractmethod
     def step(self, state: SolverState) -> None:
         """One round, in place."""
@@ -187,15 +191,24 @@ class Solver(ABC):
         # Each role reports the plan's mass from its own side; half of each is the mass once.
         return Measure(view.linear_part(state.potential) - 0.5 * view.eps * mass, error, max(state.moves))
 
-    def run(self, state: SolverState, rule: Rule, total: Callable[[int, Measure], Measure]) -> Status:
-        """Rounds until the rule ends them. ``total`` adds a measurement over all agents (and may record it)."""
-        status: Status | None = None
-        while status is None:
+    def run(
+        self,
+        state: SolverState,
+        rule: Rule,
+        total: Callable[[int, Measure], Measure],
+        between: Callable[[SolverState], None] | None = None,
+    ) -> Status:
+        """Rounds until the rule ends them. ``total`` adds a measurement over all agents (and may record it);
+        ``between`` is called after every round but the last."""
+        while True:
             self.step(state)
             state.round += 1
             if rule.due(state.round) or self.reached(state, rule):
                 status = rule.status(state.round, total(state.round, self.measure(state)), self.settled(state))
-        return status
+                if status is not None:
+                    return status
+            if between is not None:
+                between(state)
 
     def reached(self, state: SolverState, rule: Rule) -> bool:
         """Whether the rounds themselves have shown, to all agents alike, that it is time to look."""

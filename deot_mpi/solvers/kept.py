@@ -37,6 +37,10 @@ class KeptSums(Solver):
             state.kept[j] = self.view.log_sums(j, first)
         return state
 
+    def resume(self, state: SolverState) -> None:
+        for _ in range(state.round):
+            self._schedule.next()
+
     def step(self, state: SolverState) -> None:
         turn = self._schedule.next()
         if self.view.role is Role.SOURCE:

@@ -33,6 +33,10 @@ class MRBCD(Solver):
         super().__init__(view, rows, channel, probe)
         self._schedule, self._eta = schedule, eta
 
+    def resume(self, state: SolverState) -> None:
+        for _ in range(state.round):
+            self._schedule.next()
+
     def step(self, state: SolverState) -> None:
         turn = self._schedule.next()
         load(self.channel, state.potential)
