@@ -101,7 +101,7 @@ def solve_adapt(
         return replace(result, choice=choice, notes=notes, settings=settings, protection=protection)
 
     with threadpool_limits(limits=1):  # as for entropic OT: one order of addition
-        return survive(comm, options, attempt)
+        return survive(comm, role, options, attempt)
 
 
 def _settled(

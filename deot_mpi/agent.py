@@ -11,6 +11,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from deot_mpi.errors import AgentLostError, InputError
+from deot_mpi.exchange.waiting import lost
 from deot_mpi.roles import Role
 
 
@@ -73,7 +74,6 @@ class Agents:
         except InputError:
             self.free()
             raise
-        except AgentLostError:
-            self.comm.Revoke()  # nobody waits here any more for somebody who has left
-            self.domain.Revoke()
+        except (AgentLostError, MPI.Exception):
+            lost.tell(self.comm, self.domain)
             raise

@@ -38,8 +38,16 @@ class KernelBlock:
             drift = potential - self._reference
             if np.ptp(drift) <= _SPAN:
                 return drift
+        self.absorb(potential)
+        return np.zeros_like(potential)
+
+    @property
+    def absorbed_at(self) -> Floats | None:
+        """g_ref, which decides the last bits of every sum."""
+        return self._reference
+
+    def absorb(self, potential: Floats) -> None:
         self._reference = potential.copy()
         exponent = self.log_kernel + (self.log_shares + potential)[None, :]
         self._shift = exponent.max(axis=1)
         self._absorbed = np.exp(exponent - self._shift[:, None])
-        return np.zeros_like(potential)

@@ -67,6 +67,10 @@ def add_faults(parser: Parser) -> None:
         "the bit; from the start, where there is none",
     )  # fmt: skip
     group.add_argument(
+        "--patience", type=float, metavar="S",
+        help="with --solver kept: go on with the last sums of a neighbour that is this late, until the next check",
+    )  # fmt: skip
+    group.add_argument(
         "--on-failure", choices=ON_FAILURE, default="abort",
         help="when an agent's process is lost: abort, or continue without it, which takes Open MPI 5 and\n"
         "mpirun --with-ft ulfm; exit code 4 then (default: abort)",

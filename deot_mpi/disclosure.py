@@ -129,11 +129,10 @@ def loss_notes(lost: Sequence[LostAgent]) -> tuple[str, ...]:
     """Who is missing, and what is measured instead."""
     if not lost:
         return ()
+    shares = ["an unknown share" if one.mass is None else f"{one.mass:.1%}" for one in lost]
     named = [
-        f"rank {one.index} (before it had said who it is)"
-        if one.role is None
-        else f"{one.role} agent {one.index} ({one.mass:.1%} of the {one.role}s' mass, after round {one.round})"
-        for one in lost
+        f"{one.role} agent {one.index} ({share} of the {one.role}s' mass, after round {one.round})"
+        for one, share in zip(lost, shares, strict=True)
     ]
     return (
         f"Lost: {', '.join(named)}. The values are those of the agents that are left, with E's rows and columns of the "

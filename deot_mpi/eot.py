@@ -80,7 +80,7 @@ def solve_eot(
 
     # Agents of one node must not each use all its cores, and one BLAS thread adds in one order.
     with threadpool_limits(limits=1):
-        return survive(comm, options, attempt)
+        return survive(comm, role, options, attempt)
 
 
 def _solve_eot(

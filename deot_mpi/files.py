@@ -90,14 +90,14 @@ def potential_file(folder: str, role: Role, index: int) -> Path:
 
 def load_start(folder: str, agents: Agents) -> NDArray[np.generic]:
     """This agent's potential as an earlier run's --save has written it."""
-    path = potential_file(folder, agents.role, agents.index)
+    path = potential_file(folder, agents.role, agents.known_as(agents.role, agents.index))
     potential, _ = _read(path, f"{agents.name}: --start {path}", ("potential",))
     return potential
 
 
 def load_alignment(folder: str, agents: Agents) -> NDArray[np.generic]:
     """P as an earlier run's --save has written it beside every agent's potential."""
-    path = potential_file(folder, agents.role, agents.index)
+    path = potential_file(folder, agents.role, agents.known_as(agents.role, agents.index))
     alignment, _ = _read(path, f"{agents.name}: --start {path}", ("alignment",))
     return alignment
 

@@ -86,7 +86,7 @@ def solve_gromov(
         return _solve_gromov(those, role, load, options, progress, start, alignment, past)
 
     with threadpool_limits(limits=1):  # as for entropic OT: one order of addition
-        return survive(comm, options, attempt)
+        return survive(comm, role, options, attempt)
 
 
 def _solve_gromov(

@@ -10,6 +10,7 @@ import numpy as np
 from deot_mpi.block import KernelBlock
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.edges import Channel
+from deot_mpi.exchange.mailbox import Mailbox
 from deot_mpi.exchange.node import share_node
 from deot_mpi.kernel import Kernel, LogPairs, Shown, log_block
 from deot_mpi.kernel.gromov import AlignedKernel
@@ -170,7 +171,12 @@ def make_solver(setting: Setting, holding: Holding, channel: Channel, probe: Cha
             single_precision=options.single_precision,
         )
     if options.solver == "kept":
-        return KeptSums(view, rows, channel, probe, CyclicSchedule(protocol, view.role, view.index, options.neighbours))
+        turns = CyclicSchedule(protocol, view.role, view.index, options.neighbours)
+        if options.patience is None:
+            return KeptSums(view, rows, channel, probe, turns)
+        lengths = {j: int(setting.sizes.counts[view.role.other][j]) for j in view.neighbours}
+        mailbox = Mailbox(setting.edges, Kind.POTENTIALS, lengths)
+        return KeptSums(view, rows, channel, probe, turns, mailbox, options.patience)
     schedule = SampledSchedule(protocol, view.role, view.index, options.neighbours, options.pairs, options.seed)
     return MRBCD(view, rows, channel, probe, schedule, options.eta)
 

@@ -71,6 +71,8 @@ class TracePoint:
     """The alignment at work, counted from 1 in each start; 0 where there is none."""
     trial: int = 0
     """Of the runs that choose eps, which, counted from 1; 0 in the run itself."""
+    staleness: int = 0
+    """Rounds by which the latest message of a neighbour was behind since the point before; 0 where all wait."""
 
 
 @dataclass(frozen=True)
@@ -155,13 +157,12 @@ class ReferenceValues:
 class LostAgent:
     """An agent whose process ended during the run."""
 
-    role: str | None
-    """None where it was lost before it had said who it is; then ``index`` is its rank."""
+    role: str
     index: int
     round: int
     """Rounds that had been done."""
     mass: float | None
-    """Its share of its domain."""
+    """Its share of its domain; None where it was lost before it had said how many samples it has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +221,11 @@ class Result:
         return self.values.entropy_cost
 
     @property
+    def staleness(self) -> int:
+        """Rounds by which a message that was not waited for was behind, at most (--patience)."""
+        return max((point.staleness for point in self.trace), default=0)
+
+    @property
     def marginal_error(self) -> float:
         """L1 over both marginals."""
         return float(sum(agent.marginal_error for agent in self.agents))
@@ -251,6 +257,7 @@ class Result:
             "guarantee": None if self.guarantee is None else asdict(self.guarantee),
             "lost_agents": [asdict(one) for one in self.lost_agents],
             "resumed_from": self.resumed_from,
+            "staleness": self.staleness,
         }
 
 

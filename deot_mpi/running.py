@@ -85,7 +85,9 @@ class Recorder:
         self.temperature = 1.0
 
     def __call__(self, round_: int, own: Measure) -> Measure:
-        row = np.array([own.objective, own.error, own.change, self._setting.ledger.total_bytes], dtype=np.float64)
+        row = np.array(
+            [own.objective, own.error, own.change, self._setting.ledger.total_bytes, own.staleness], dtype=np.float64
+        )
         table = self._setting.collectives.share(Kind.CONTROL, row)
         rows = np.concatenate([table.source, table.target])
         point = TracePoint(
@@ -98,6 +100,7 @@ class Recorder:
             temperature=self.temperature * own.temperature,
             start=self.start,
             outer=self.outer,
+            staleness=int(rows[:, 4].max()),
         )
         self.trace.append(point)
         if self._progress is not None:

@@ -10,9 +10,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
-from deot_mpi.errors import InputError
+from deot_mpi.errors import AgentLostError, InputError
 from deot_mpi.exchange.ledger import Ledger
-from deot_mpi.exchange.waiting import wait_all
+from deot_mpi.exchange.waiting import lost, wait_all
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
 
@@ -33,21 +33,27 @@ def join(
     """
     own, request = comm.Idup()
     wait_all([request], timeout, lambda: "the other ranks")
-    is_source = np.zeros(own.size, dtype=np.int8)
-    is_source[own.rank] = role is Role.SOURCE
-    ledger.collective(Kind.CONTROL, is_source.nbytes)
-    wait_all([own.Iallreduce(MPI.IN_PLACE, is_source, MPI.SUM)], timeout, lambda: "the other ranks")
-    ranks = {Role.SOURCE: np.flatnonzero(is_source), Role.TARGET: np.flatnonzero(is_source == 0)}
-    for needed, members in ranks.items():
-        if members.size == 0:
-            own.Free()
-            raise InputError(
-                f"none of the {is_source.size} rank(s) is a {needed.value} agent; a job needs at least one of each "
-                "role (two ranks or more)."
-            )
-    domain = own.Split(int(role is Role.TARGET), own.rank)
-    assert isinstance(domain, MPI.Intracomm)
-    return Agents(own, domain, role, ranks, left or {name: np.arange(members.size) for name, members in ranks.items()})
+    try:
+        is_source = np.zeros(own.size, dtype=np.int8)
+        is_source[own.rank] = role is Role.SOURCE
+        ledger.collective(Kind.CONTROL, is_source.nbytes)
+        wait_all([own.Iallreduce(MPI.IN_PLACE, is_source, MPI.SUM)], timeout, lambda: "the other ranks")
+        ranks = {Role.SOURCE: np.flatnonzero(is_source), Role.TARGET: np.flatnonzero(is_source == 0)}
+        for needed, members in ranks.items():
+            if members.size == 0:
+                own.Free()
+                raise InputError(
+                    f"none of the {is_source.size} rank(s) is a {needed.value} agent; a job needs at least one of each "
+                    "role (two ranks or more)."
+                )
+        domain = own.Split(int(role is Role.TARGET), own.rank)
+        assert isinstance(domain, MPI.Intracomm)
+        return Agents(
+            own, domain, role, ranks, left or {name: np.arange(members.size) for name, members in ranks.items()}
+        )
+    except (AgentLostError, MPI.Exception):
+        lost.tell(own)
+        raise
 
 
 def agree(comm: MPI.Intracomm, error: str | None, timeout: float, ledger: Ledger | None = None) -> None:

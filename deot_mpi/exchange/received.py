@@ -6,7 +6,8 @@ in it. A neighbour that is broken, or lies so that it shows, is named and refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from mpi4py import MPI
@@ -38,6 +39,15 @@ def check_message(kind: Kind, array: NDArray[np.generic], status: MPI.Status, se
     )
     if wrong:
         raise MessageError(f"{sender} sent {kind.name.lower()} with {wrong}; it is broken, and nothing of it was used.")
+
+
+@contextmanager
+def losses_understood() -> Iterator[None]:
+    """Calls of MPI that fail at once where a process is gone, said as those are that fail while waiting."""
+    try:
+        yield
+    except MPI.Exception as error:
+        raise understood_failure(error, (), lambda: "other agents") from error
 
 
 def understood_failure(error: MPI.Exception, statuses: Sequence[MPI.Status], late: Callable[[], str]) -> DeotError:

@@ -43,6 +43,12 @@ class Losses:
     def __init__(self) -> None:
         self.watched: MPI.Intracomm | None = None
 
+    def tell(self, *comms: MPI.Intracomm) -> None:
+        """Where losses are watched for: let nobody wait in these for one who has left."""
+        if self.watched is not None:
+            for comm in comms:
+                comm.Revoke()
+
     def check(self) -> None:
         if self.watched is not None and self.watched.Is_revoked():
             raise AgentLostError("an agent is gone, as another agent has found out.")
@@ -62,6 +68,19 @@ def wait_all(requests: Sequence[MPI.Request], timeout: float, late: Callable[[],
     if pending:
         _poll(lambda: MPI.Request.Testall(pending, statuses), pending, statuses, timeout, late)
     return statuses
+
+
+def arrived_within(request: MPI.Request, patience: float, late: Callable[[], str]) -> MPI.Status | None:
+    """How the request ended, or None if it has not within ``patience`` seconds; it may be asked for again."""
+    status, ended = MPI.Status(), []
+
+    def done() -> bool:
+        if request.Test(status):
+            ended.append(status)
+        return bool(ended)
+
+    _poll(done, [request], [status], math.inf, late, patience)
+    return ended[0] if ended else None
 
 
 def arrivals(

@@ -166,6 +166,7 @@ class Keeper:
 
     def _write(self, solver: Solver, state: SolverState) -> bool:
         assert self._folder is not None
+        solver.settle(state)
         arrays = saved(solver, state) | {"trace": np.array([astuple(point) for point in self._trace], dtype=np.float64)}
         one = Checkpoint(state.round, self._run, self.private_seed, self.phase, self._fingerprints, arrays)
         try:
@@ -206,7 +207,7 @@ class Keeper:
 
 def _point(row: Floats) -> TracePoint:
     named = {field.name: float(number) for field, number in zip(fields(TracePoint), row, strict=True)}
-    whole = {name: int(named[name]) for name in ("round", "bytes", "start", "outer", "trial")}
+    whole = {name: int(named[name]) for name in ("round", "bytes", "start", "outer", "trial", "staleness")}
     return TracePoint(**{**named, **whole})  # type: ignore[arg-type]
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
 from deot_mpi.errors import AgentLostError, DeotError, InputError
+from deot_mpi.exchange.received import losses_understood
 from deot_mpi.exchange.waiting import lost, wait_all
 from deot_mpi.faults.deadline import deadline
 from deot_mpi.faults.keeper import Keeper, Stop
@@ -42,16 +43,27 @@ class Past:
     """What one agent brings from the attempts before."""
 
     private_seed: int
+    roles: tuple[Role, ...] = ()
+    """Of every rank that there was when the run began."""
+    members: tuple[int, ...] = ()
+    """Of these ranks, those that are left."""
     setting: Setting | None = None
     settled: tuple[Options, Any] | None = None
     """The options once eps, bits and flips were settled, and how they were."""
     state: SolverState | None = None
     lost: tuple[LostAgent, ...] = ()
-    left: dict[Role, NDArray[np.int64]] | None = None
-    """Of each role, who is left, as they were first known; None before the first loss."""
     E: Floats | None = None
     """What is left of E, when there was one."""
     rounds: int = 0
+
+    @property
+    def left(self) -> dict[Role, NDArray[np.int64]] | None:
+        """Of each role, who is left, by the index they had when the run began; None before a loss."""
+        return {role: self._indices(role) for role in Role} if self.lost else None
+
+    def _indices(self, role: Role) -> NDArray[np.int64]:
+        ranks = np.flatnonzero([one is role for one in self.roles])
+        return np.flatnonzero(np.isin(ranks, self.members))
 
     def meet(
         self,
@@ -78,7 +90,7 @@ class Past:
 
     def keeper(self, setting: Setting, options: Options, stop: Stop | None) -> Keeper:
         """Of checkpoints; after a loss none are written, and those that were are of all agents."""
-        if self.left is not None:
+        if self.lost:
             options = replace(options, checkpoint=None, resume=False)
         keeper = Keeper(setting, options, self.private_seed, stop)
         self.private_seed = keeper.private_seed
@@ -105,51 +117,53 @@ class Past:
         )
 
     def drop(self, common: int, gone: list[int]) -> None:
-        """After a loss: keep what all have, and take the lost ranks out of it."""
-        round_ = self.rounds + (0 if self.state is None else self.state.round)
-        self.rounds = round_
-        if not common & _MET or self.setting is None:
-            self.setting, self.settled, self.state = None, None, None
-            self.lost += tuple(LostAgent(None, rank, round_, None) for rank in gone)
-            return
+        """After a loss: keep what all have, and take the lost ranks (of the communicator that had them) out of it."""
+        self.rounds += 0 if self.state is None else self.state.round
+        before = {role: self._indices(role) for role in Role}
+        there = {role: 1.0 - sum(one.mass or 0.0 for one in self.lost if one.role == role.value) for role in Role}
+        self.members = tuple(rank for place, rank in enumerate(self.members) if place not in gone)
+        kept = {role: np.isin(before[role], self._indices(role)) for role in Role}
         if not common & _SETTLED:
             self.settled = None
         if not common & _MOVED:
             self.state = None
-        agents, sizes, E = self.setting.agents, self.setting.sizes, self.setting.protocol.E
-        kept = {role: ~np.isin(agents.ranks[role], gone) for role in Role}
+        if not common & _MET:
+            self.setting = None
         for role in Role:
-            for index in np.flatnonzero(~kept[role]):
-                mass = float(sizes.shares(role)[index]) * (1.0 - self._missing(role))
-                self.lost += (LostAgent(role.value, agents.known_as(role, int(index)), round_, mass),)
-        self.left = {role: agents.left[role][kept[role]] for role in Role}
-        for role in Role:
-            if not self.left[role].size:
+            for place in np.flatnonzero(~kept[role]):
+                shares = None if self.setting is None else self.setting.sizes.shares(role)
+                mass = None if shares is None else float(shares[place]) * there[role]
+                self.lost += (LostAgent(role.value, int(before[role][place]), self.rounds, mass),)
+            if not kept[role].any():
                 raise DeotError(f"all {role.value} agents are lost; there is nothing left to compare.")
-        E = E[np.ix_(kept[Role.SOURCE], kept[Role.TARGET])]
+        if self.setting is None:
+            self.E = None
+            return
+        E = self.setting.protocol.E[np.ix_(kept[Role.SOURCE], kept[Role.TARGET])]
         if not E.sum() > 0:
             raise DeotError("no two of the agents that are left have an edge in E; there is nothing left to compare.")
         self.E = E / E.sum()
 
-    def _missing(self, role: Role) -> float:
-        """The share of a domain that earlier losses have taken."""
-        return sum(one.mass or 0.0 for one in self.lost if one.role == role.value)
 
-
-def survive(comm: MPI.Intracomm, options: Options, attempt: Callable[[MPI.Intracomm, Past], Ended]) -> Ended:
+def survive(
+    comm: MPI.Intracomm, role: Role, options: Options, attempt: Callable[[MPI.Intracomm, Past], Ended]
+) -> Ended:
     """``attempt``, again and again, each time over the agents that are left; once, where a loss is to end the run."""
     past = Past(secrets.randbits(62))
     if options.on_failure == "abort":
-        return attempt(comm, past)
+        with losses_understood():
+            return attempt(comm, past)
     require_ulfm()
     base, request = comm.Idup()
     wait_all([request], options.timeout, lambda: "the other ranks")
+    past.roles, past.members = _roles(base, role, options.timeout), tuple(range(base.size))
     while True:
         outcome: Ended | None = None
         refused: InputError | None = None
         lost.watched = base
         try:
-            outcome = attempt(base, past)
+            with losses_understood():
+                outcome = attempt(base, past)
         except InputError as error:
             refused = error
         except AgentLostError:
@@ -163,6 +177,13 @@ def survive(comm: MPI.Intracomm, options: Options, attempt: Callable[[MPI.Intrac
                 assert outcome is not None
                 return replace(outcome, lost_agents=past.lost, comm=base) if past.lost else outcome
             base = _those_left(base, past)
+
+
+def _roles(comm: MPI.Intracomm, role: Role, timeout: float) -> tuple[Role, ...]:
+    is_source = np.zeros(comm.size, dtype=np.int8)
+    is_source[comm.rank] = role is Role.SOURCE
+    wait_all([comm.Iallreduce(MPI.IN_PLACE, is_source, MPI.SUM)], timeout, lambda: "the other ranks")
+    return tuple(Role.SOURCE if flag else Role.TARGET for flag in is_source)
 
 
 def _all_well(comm: MPI.Intracomm, well: bool) -> bool:

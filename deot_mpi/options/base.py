@@ -73,6 +73,9 @@ class Options:
     """Rounds between them."""
     resume: bool = False
     """Whether to go on from the last round of which all agents have one."""
+    patience: float | None = None
+    """Of kept: seconds an agent waits for a late neighbour before it goes on with the last sums it has; None: as long
+    as it takes. Results are then right to tol, but not the same to the bit."""
     on_failure: Literal["abort", "continue"] = "abort"
     """What the others do when an agent's process is lost: end, or go on without it (needs mpirun --with-ft ulfm)."""
     reference: bool = False
@@ -116,6 +119,14 @@ class Options:
                 f"neighbours is {self.neighbours}, but solver 'sinkhorn' always asks all neighbours; "
                 "use solver 'kept' (exact for any number) or 'mrbcd' (the paper's)."
             )
+        if self.patience is not None:
+            if not (isinstance(self.patience, Real) and 0 <= self.patience < float("inf")):
+                raise InputError(f"patience is {self.patience!r}; it is a number of seconds, 0 or more.")
+            if self.solver != "kept":
+                raise InputError(
+                    f"patience is {self.patience:g}, but solver is '{self.solver}', which needs every message of a "
+                    "round; use solver 'kept'."
+                )
         if self.solver != "mrbcd" and self.pairs is not None:
             raise InputError(
                 f"pairs is {self.pairs}, but only solver 'mrbcd' draws pairs; leave it out or use 'mrbcd'."

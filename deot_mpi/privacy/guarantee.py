@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from deot_mpi.privacy.noise import bit_epsilon
 
 DELTA = 1e-6
+_GRID_POINTS = 1000
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,15 @@ def answers_sent(support: NDArray[np.bool_], pairwise_seeds: bool, one_sided: bo
     return int(max(support.sum(axis=0).max(), 0 if one_sided else support.sum(axis=1).max()))
 
 
+@cache
 def _composed(flip: float, bits: int) -> float | None:
     """epsilon at delta for Q answers, by Google's accountant (privacy loss distributions)."""
     if find_spec("dp_accounting") is None:
         return None
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    # A bit is kept with 1 - r: that is randomised response over two values with noise 2r.
-    one = pld.from_randomized_response(2.0 * flip, 2)
+    # A bit is kept with 1 - r: that is randomised response over two values with noise 2r. Its privacy loss is epsilon
+    # or -epsilon, so a grid that has (nearly) both is as good as a much finer one; the accountant rounds up.
+    grid = bit_epsilon(flip) / _GRID_POINTS * (1.0 + 1e-12)
+    one = pld.from_randomized_response(2.0 * flip, 2, value_discretization_interval=grid)
     return float(one.self_compose(bits).get_epsilon_for_delta(DELTA))

@@ -64,6 +64,16 @@ class Channel(Protocol):
     def arrivals(self, receive_from: Sequence[int], patience: float) -> Iterator[list[int]]: ...
 
 
+class Mailbox(Protocol):
+    """An exchange in which nobody waits long for late ones (``exchange.mailbox.Mailbox``)."""
+
+    def send(self, neighbours: Sequence[int], vector: Floats) -> None: ...
+
+    def collect(self, neighbours: Sequence[int], patience: float) -> dict[int, Floats]: ...
+
+    def settle(self) -> dict[int, Floats]: ...
+
+
 @dataclass
 class SolverState:
     """What an agent's solver has reached; where the schedule stands follows from the round and the seed."""
@@ -109,6 +119,8 @@ class Measure:
     change: float
     temperature: float = 1.0
     """How much larger than eps the eps was (the same on all agents)."""
+    staleness: int = 0
+    """Rounds by which the latest neighbour's message was behind, at most, since the last measurement."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +180,10 @@ class Solver(ABC):
         unknown = [np.inf] * self.window if self.view.neighbours else [0.0]  # nobody has converged before moving
         potential = np.zeros(self.view.shares.size) if start is None else start.copy()
         return SolverState(potential, moves=deque(unknown, maxlen=self.window))
+
+    def settle(self, state: SolverState) -> None:
+        """Wait for messages that are under way, where the solver goes on without late ones."""
+        return
 
     def resume(self, state: SolverState) -> None:
         """Stand where the solver stood when it had this state: what else decides the rounds to come."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from deot_mpi.roles import Role
 from deot_mpi.rowblock import RowBlock
 from deot_mpi.samples import Floats
-from deot_mpi.solvers.base import Channel, Solver, SolverState, load
+from deot_mpi.solvers.base import Channel, Closing, Mailbox, Measure, Solver, SolverState, load
 from deot_mpi.solvers.schedule import CyclicSchedule, Turn
 from deot_mpi.view import AgentView
 
@@ -19,14 +22,27 @@ class KeptSums(Solver):
     A round is two half rounds: the sources move on the targets' last blocks, then the targets on the sources' new ones
     (moving both at once would let the constant that u and v share oscillate for ever). The first sums belong to
     potentials of zero, which everybody knows without a message, or to the start that all exchange.
+
+    With a ``mailbox``, an agent waits ``patience`` seconds at most for those whose turn it is, and otherwise goes on
+    with the last sums it has. It then moves half as far: with old sums, both roles may be undoing the same error. At
+    every measurement all wait for each other, so sums are never older than that, and what is measured is exact.
     """
 
     def __init__(
-        self, view: AgentView, rows: RowBlock | None, channel: Channel, probe: Channel, schedule: CyclicSchedule
+        self,
+        view: AgentView,
+        rows: RowBlock | None,
+        channel: Channel,
+        probe: Channel,
+        schedule: CyclicSchedule,
+        mailbox: Mailbox | None = None,
+        patience: float = 0.0,
     ) -> None:
         super().__init__(view, rows, channel, probe)
-        self._schedule = schedule
+        self._schedule, self._mailbox, self._patience = schedule, mailbox, patience
         self.window = schedule.cycle
+        self._behind = dict.fromkeys(view.neighbours, 0)
+        self._staleness = 0
 
     def setup(self, start: Floats | None = None) -> SolverState:
         state = super().setup(start)
@@ -51,15 +67,47 @@ class KeptSums(Solver):
             self._receive_and_move(state, turn)
 
     def _send(self, state: SolverState, turn: Turn) -> None:
+        if self._mailbox is not None:
+            self._mailbox.send(turn.send_to, state.potential)
+            return
         load(self.channel, state.potential)
         self.channel.swap(turn.send_to, ())
 
     def _receive_and_move(self, state: SolverState, turn: Turn) -> None:
-        self.channel.swap((), turn.receive_from)
+        heard = self._hear(turn.receive_from)
         if not self.view.neighbours:
             return
-        for j in turn.receive_from:
-            state.kept[j] = self.view.log_sums(j, self.channel.incoming[j])
+        for j, potential in heard.items():
+            state.kept[j] = self.view.log_sums(j, potential)
         violation = self.view.log_violation(state.potential, state.kept)
         state.seen_error = self.view.marginal_error(violation)
-        self.move(state, state.potential - self.view.eps * violation)
+        share = 0.5 if any(self._behind.values()) else 1.0
+        self.move(state, state.potential - share * self.view.eps * violation)
+
+    def _hear(self, neighbours: Sequence[int]) -> dict[int, Floats]:
+        """The potentials of those whose turn it is, or of those among them who are not late."""
+        if self._mailbox is None:
+            self.channel.swap((), neighbours)
+            return {j: self.channel.incoming[j] for j in neighbours}
+        heard = self._mailbox.collect(neighbours, self._patience)
+        for j in neighbours:
+            self._behind[j] = 0 if j in heard else self._behind[j] + 1
+            self._staleness = max(self._staleness, self._behind[j])
+        return heard
+
+    def settle(self, state: SolverState) -> None:
+        if self._mailbox is None:
+            return
+        for j, potential in self._mailbox.settle().items():
+            state.kept[j] = self.view.log_sums(j, potential)
+        self._behind = dict.fromkeys(self._behind, 0)
+
+    def measure(self, state: SolverState) -> Measure:
+        self.settle(state)
+        found = super().measure(state)
+        behind, self._staleness = self._staleness, 0
+        return replace(found, staleness=behind)
+
+    def finish(self, state: SolverState) -> Closing:
+        self.settle(state)
+        return super().finish(state)

@@ -20,6 +20,7 @@ _PLAIN = (
     "round", "seen_error", "temperature", "stage_round", "scaled", "single", "exact_columns", "halved_error",
     "halved_round", "total_error",
 )  # fmt: skip
+_BLOCK = "block."
 _TOGETHER = {"potential", "moves", "kept", "tally", "violation", "mixer", "best"}
 assert {field.name for field in fields(SolverState)} == {*_PLAIN, *_TOGETHER}, "a new field needs a place here"
 
@@ -27,6 +28,9 @@ assert {field.name for field in fields(SolverState)} == {*_PLAIN, *_TOGETHER}, "
 def saved(solver: Solver, state: SolverState) -> Arrays:
     """All that decides the rounds to come, bit for bit: the state, and where the stored kernel was absorbed."""
     arrays = packed(state)
+    for j, block in solver.view.blocks.items():
+        if block.absorbed_at is not None:
+            arrays[f"{_BLOCK}{j}"] = block.absorbed_at
     if solver.rows is not None:
         precision, temperature, reference = solver.rows.absorbed_at()
         arrays |= {"rows.precision": np.array(precision), "rows.temperature": np.array(temperature)}
@@ -37,6 +41,9 @@ def saved(solver: Solver, state: SolverState) -> Arrays:
 def restored(solver: Solver, arrays: Mapping[str, NDArray[np.generic]]) -> SolverState:
     """The solver where it stood, and its state."""
     state = unpacked(arrays, solver.window)
+    for j, block in solver.view.blocks.items():
+        if f"{_BLOCK}{j}" in arrays:
+            block.absorb(np.array(arrays[f"{_BLOCK}{j}"], np.float64))
     if solver.rows is not None:
         precision: Precision = "float32" if arrays["rows.precision"].item() == "float32" else "float64"
         reference = np.array(arrays["rows.reference"], np.float64) if "rows.reference" in arrays else None

@@ -95,14 +95,13 @@ def test_only_named_collectives_leave_the_edges(comm: MPI.Intracomm) -> None:
     agents, kinds, options = comm.size - count, len(Kind), len(EOTOptions().shared())
     members = {count, agents}
     numbers_per_agent = {
-        4,  # sizes; later objective, error, change, bytes at a check
-        5,  # the final values
+        5,  # sizes; later objective, error, change, bytes and staleness at a check; the final values
         3,  # time worked and waited, memory
         1,  # the largest local distance; whether there is a potential to start from
         kinds * agents * 2 + kinds * 4,  # the ledger itself
     }
     allowed = {8 * m * n for m in members for n in numbers_per_agent}
-    allowed |= {comm.size, 4 * comm.size, 8, 16 * options}  # roles, agreements, exponents, options
+    allowed |= {comm.size, 4 * comm.size, 8, 16 * options, 32}  # roles, agreements, exponents, options, versions
     allowed |= {8 * 6, 8 * 14}  # masked sums: the mean; the moments behind --eps-scale
     allowed |= {8 * (core_count() + 1)}  # who computes on which core of the node
     allowed |= {8 * comm.size * TALLY_SIZE}  # error, exponent and Anderson's inner products
