@@ -2,6 +2,7 @@
 # make test   set up everything and run the tests
 # make bench  measure against the peers that are installed: pip install -e '.[bench]' gets them (ARGS="--only peers")
 # make adaptation  the table of domain adaptation (ARGS="--sets digits")
+# make chaos       runs with faults in them, 200 by default (ARGS='--runs 20')
 # make privacy     the paper's figure of accuracy against privacy, with stronger attacks
 # make check  lint and types
 # make setup  only make .venv: Python packages and an MPI, nothing from the system
@@ -16,7 +17,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test bench adaptation privacy check setup clean test-%
+.PHONY: run test bench adaptation privacy chaos check setup clean test-%
 
 run: $(READY)
 	mpirun -n $(RANKS) python -m deot_mpi.run $(ARGS)
@@ -33,6 +34,9 @@ bench: $(READY)
 
 adaptation: $(READY)
 	python scripts/adaptation_table.py $(ARGS)
+
+chaos: $(READY)
+	python scripts/chaos.py $(ARGS)
 
 privacy: $(READY)
 	python scripts/privacy_figure.py $(ARGS)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,6 +26,7 @@ LABELS = "y"
 """Name of the labels, in .npz and in the header of .csv."""
 _MAT_NAMES = {ROWS: (ROWS, "fts", "feas", "features", "fea"), LABELS: (LABELS, "labels", "label", "gnd")}
 """What published .mat files of features call them."""
+_MAT_SECONDS = 600.0
 
 
 def agent_path(pattern: str, agent: int) -> Path:
@@ -174,9 +178,16 @@ def _read_mat(path: Path, owner: str, names: tuple[str, ...]) -> tuple[NDArray[n
 
 
 def _mat_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    from scipy.io import loadmat  # only where it is needed: agents start faster without
-
-    return dict(loadmat(path))
+    """Read by a process of its own: a damaged file can crash the reader, and that must not take the agent along."""
+    with path.open("rb"):
+        pass  # a file that is not there is said to be so, as for other formats
+    command = [sys.executable, str(Path(__file__).with_name("mat_reader.py")), str(path)]
+    ended = subprocess.run(command, capture_output=True, timeout=_MAT_SECONDS, check=False)
+    if ended.returncode:
+        words = ended.stderr.decode(errors="replace").strip().splitlines()
+        raise ValueError(words[-1] if words and ended.returncode > 0 else "its reader crashed on it")
+    with np.load(io.BytesIO(ended.stdout), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
 
 
 def _read_csv(path: Path, owner: str, names: tuple[str, ...]) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:

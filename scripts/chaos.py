@@ -19,6 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from chaos.fuzz import fuzz, summary
 from chaos.jobs import Ended, run_job
 from chaos.judge import Judgement, judge, same_end
 from chaos.plans import RESUMED, Plan, Problem, draw_plan
@@ -115,6 +116,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first plan")
+    parser.add_argument("--inputs", type=int, default=500, help="damaged files, options and messages beside")
     parser.add_argument("--kinds", help="only these faults, e.g. crash,stop,torn")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", metavar="FILE", default="build/chaos.json")
@@ -142,8 +144,15 @@ def main() -> int:
         "not as they must": wrong, "seconds of the longest": round(max(one.seconds for one in tried)),
     }  # fmt: skip
     console.print(", ".join(f"{name} {count}" for name, count in counts.items()), highlight=False)
+    fuzzed = fuzz(chosen.inputs, chosen.seed)
+    bad = [one for one in fuzzed if one.outcome not in ("taken", "refused")]
+    console.print(
+        f"{len(fuzzed)} damaged inputs, {len(bad)} of them not as they must:\n{summary(fuzzed)}", highlight=False
+    )
+    for one in bad:
+        console.print(one.outcome, highlight=False, markup=False)
     Path(chosen.json).write_text(json.dumps([asdict(one) for one in tried], indent=2) + "\n")
-    return 1 if wrong else 0
+    return 1 if wrong or bad else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,125 @@
+"""A fixed small part of the bench of faults (``make chaos``): agents killed, stuck, stopped, lying; inputs damaged."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch import MPIRUN
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+
+from chaos.fuzz import fuzz, summary
+from chaos.jobs import Ended, run_job
+from chaos.judge import judge, right_value, same_end
+from chaos.plans import Plan, Problem, draw_plan
+
+SMALL = Problem(4, 2, "raw", "uniform", "sinkhorn", 2.0)
+needs_mpirun = pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
+
+
+def run(
+    problem: Problem, faults: list[dict[str, Any]], folder: Path, *more: str, ulfm: bool = False, limit: float = 60.0
+) -> tuple[Ended, dict[str, Any] | None]:
+    path = folder / "result.json"
+    path.unlink(missing_ok=True)
+    arguments = [*problem.arguments(), "--json", str(path), *more]
+    ended = run_job(problem.ranks, arguments, faults, ulfm=ulfm, limit=limit, folder=folder)
+    return ended, json.loads(path.read_text()) if path.exists() else None
+
+
+@needs_mpirun
+@pytest.mark.parametrize(
+    ("problem", "faults"),
+    [
+        (SMALL, [(0, 40)]),  # who would have printed, in the rounds
+        (Problem(5, 2, "sketch", "ring", "kept", 2.0), [(3, 25), (1, 60)]),  # setting up, then in the rounds
+        (SMALL, [(3, 67)]),  # in the final reduce
+    ],
+)
+def test_the_others_go_on_and_have_the_value_of_those_who_are_left(
+    tmp_path: Path, problem: Problem, faults: list[tuple[int, int]]
+) -> None:
+    planned: list[dict[str, Any]] = [{"rank": rank, "call": call, "fault": "kill"} for rank, call in faults]
+    ended, found = run(problem, planned, tmp_path, "--on-failure", "continue", ulfm=True)
+    judged = judge(Plan(0, "lose", problem, tuple(planned)), ended, found)
+    assert judged.fine, judged
+    assert ended.code == 4
+    assert found is not None
+    named = {(one["role"], one["index"]) for one in found["lost_agents"]}
+    agents = {("source", rank) if rank < problem.sources else ("target", rank - problem.sources) for rank, _ in faults}
+    assert named == agents
+    assert any(note.startswith("Lost: ") for note in found["notes"])
+    assert found["dual_objective"] != pytest.approx(right_value(problem, frozenset()), rel=1e-6)
+
+
+@needs_mpirun
+def test_without_any_target_there_is_a_clear_end(tmp_path: Path) -> None:
+    faults = [{"rank": rank, "call": 40, "fault": "kill"} for rank in (2, 3)]
+    ended, found = run(SMALL, faults, tmp_path, "--on-failure", "continue", ulfm=True)
+    assert ended.code == 1
+    assert "all target agents are lost; there is nothing left to compare" in ended.err
+    assert found is None
+    assert ended.orphans == 0
+
+
+@needs_mpirun
+@pytest.mark.parametrize(
+    ("fault", "more", "words"),
+    [
+        ("kill", (), "signal 9"),
+        ("stop", ("--timeout", "4"), "no message within 4 s from"),
+        ("nan", (), "agent 0 sent potentials with a number that is not finite"),
+        ("short", (), "bytes of"),
+        ("raise", (), "RuntimeError: as planned"),
+    ],
+)
+def test_every_other_fault_ends_all_with_a_message(
+    tmp_path: Path, fault: str, more: tuple[str, ...], words: str
+) -> None:
+    rank = 2 if fault == "nan" else 1
+    call = 60 if fault == "nan" else 10 if fault == "short" else 40
+    problem = Problem(4, 2, "raw", "uniform", "kept", 2.0) if fault == "short" else SMALL
+    ended, found = run(problem, [{"rank": rank, "call": call, "fault": fault}], tmp_path, *more)
+    assert ended.code not in (0, None), ended
+    assert words in ended.err
+    assert found is None
+    assert ended.orphans == 0
+
+
+@needs_mpirun
+def test_stopped_killed_and_resumed_with_the_same_bits(tmp_path: Path) -> None:
+    """Asked to stop (exit code 3), then killed as a whole, then to the end; one agent has no room for checkpoints."""
+    problem = Problem(4, 2, "sketch", "uniform", "sinkhorn", 0.3)
+    _, whole = run(problem, [], tmp_path)
+    assert whole is not None
+    more = ("--checkpoint", str(tmp_path / "kept"), "--every", "3", "--resume")
+    ended, _ = run(problem, [{"rank": 1, "call": 70, "fault": "term"}], tmp_path, *more)
+    assert ended.code == 3, ended
+    assert "asked to stop, and stopped after round" in ended.err
+    ended, _ = run(problem, [{"rank": k, "call": 90, "fault": "kill"} for k in range(4)], tmp_path, *more)
+    assert ended.code not in (0, None)
+    ended, found = run(problem, [{"rank": 3, "fault": "full", "bytes": 100}], tmp_path, *more)
+    assert ended.code == 0, ended
+    assert found is not None
+    assert found["resumed_from"] is not None
+    assert not same_end(found, whole)
+    assert any("target agent 1 could not write" in note for note in found["notes"]), found["notes"]
+
+
+def test_damaged_inputs_are_taken_rightly_or_refused() -> None:
+    """Without .mat files, which are read by processes of their own: 500 take their time."""
+    kinds = (".npy", ".npz", ".csv", "protocol", "config", "command line", "checkpoint", "message")
+    found = fuzz(500, 1, kinds)
+    assert [one.outcome for one in found if one.outcome not in ("taken", "refused")] == [], summary(found)
+    for outcome in ("taken", "refused"):
+        assert {one.kind for one in found if one.outcome == outcome} == {one.kind for one in found}
+
+
+def test_plans_are_drawn_from_the_seed() -> None:
+    first, again = (draw_plan(3, 5, {}, lambda _: 100) for _ in range(2))
+    assert first == again
+    assert draw_plan(3, 5, {}, lambda _: 100, {"no such fault"}) is None
