@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import expit
 
 from deot_mpi.samples import Floats
 
@@ -101,6 +99,8 @@ def _hinge(weight: float) -> _Loss:
 
 def _likelihood(slope: float, flip: float) -> _Loss:
     """-log of r + (1 - 2r) sigma(slope m): a bit that says which side, unless it was flipped."""
+    from scipy.special import expit
+
     least = max(flip, 1e-6)
 
     def loss(margins: Floats) -> tuple[Floats, Floats]:
@@ -118,6 +118,8 @@ def _to_norm(rows: Floats, norms: Floats) -> Floats:
 
 def _fit(features: Floats, signs: Floats, loss: _Loss) -> Floats:
     """min over z, for every victim at once, of sum_l loss(sign_l <features_l, z>) + |z|^2/2."""
+    from scipy.optimize import minimize  # only where it is needed: agents start faster without
+
     shape = (len(signs), features.shape[1])
 
     def objective(flat: Floats) -> tuple[float, Floats]:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
-from scipy.stats import rankdata
 
 from deot_mpi.privacy.attacks import COMPONENTS, Prior, Seen, half_spaces, least_squares, relative_errors
 from deot_mpi.privacy.noise import Noise, rounded_norms
@@ -114,6 +112,8 @@ def _informed(seen: Seen, prior: Prior, victims: Floats, components: tuple[int, 
 def from_means(victims: Floats, parts: Iterable[Floats]) -> Floats:
     """For each victim the error of the nearest of all means of rows that go to any source: one that knows which of
     them to look at. ``parts`` have sum_m P_nm y_m and, last, sum_m P_nm."""
+    from scipy.spatial.distance import cdist  # only where it is needed: agents start faster without
+
     sums = np.concatenate([np.zeros((0, victims.shape[1] + 1)), *parts])
     sums = sums[sums[:, -1] > 0]
     if not len(sums):
@@ -136,6 +136,8 @@ def from_potentials(split: Split, potentials: tuple[Floats, Floats]) -> Floats:
 def membership(split: Split, how: Sending, draws: np.random.Generator) -> float:
     """Is this row among those an agent has shown? The chance to tell a shown row from one that was not, given one of
     each (area under the curve): 0.5 is guessing, 1 certainty. The least Hamming distance to a shown sketch decides."""
+    from scipy.stats import rankdata  # only where it is needed: agents start faster without
+
     sketches = [sketch(rows, how.bits, how.seed, how.orthogonal) for rows in (split.victims, split.others)]
     shown = flipped(sketches[0], how.bits, how.noise.flip, draws) if how.noise.flip else sketches[0]
     inside, outside = (BitCounts(bits, shown, "hamming").rows(0, len(bits)).min(axis=1) for bits in sketches)
