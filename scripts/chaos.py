@@ -27,7 +27,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-LIMIT = 60.0
+LIMIT = 90.0
+"""Seconds: the longest wait of the program, for ranks that do not start, is 60."""
 
 
 @dataclass(frozen=True)

@@ -27,17 +27,26 @@ class Judgement:
     why: str = ""
 
 
-def right_value(problem: Problem, lost: frozenset[tuple[str, int]]) -> float | None:
-    """POT's value for the agents that are left, with what is left of E; None where nothing is."""
+Agents = frozenset[tuple[str, int]]
+
+
+def right_value(problem: Problem, lost: Agents, never: Agents = frozenset()) -> float | None:
+    """POT's value for the agents that are left, with what is left of E; None where nothing is.
+
+    ``never`` were lost before E was made, and it was made without them.
+    """
     data = SyntheticSet(samples=SAMPLES, dim=DIMENSION)
     counts = {Role.SOURCE: problem.sources, Role.TARGET: problem.ranks - problem.sources}
     parts = {role: [data.share(role, k, counts[role]).rows for k in range(counts[role])] for role in Role}
-    shares = {role: np.array([len(part) for part in parts[role]]) / SAMPLES for role in Role}
+    met = {role: [k for k in range(counts[role]) if (role.value, k) not in never] for role in Role}
+    masses = {role: np.array([len(parts[role][k]) for k in met[role]], dtype=float) for role in Role}
+    shares = {role: masses[role] / masses[role].sum() for role in Role}
     protocol = choose_protocol(
         problem.protocol, shares[Role.SOURCE], shares[Role.TARGET], degree=4, matched=False, seed=0
     )
-    kept = {role: [k for k in range(counts[role]) if (role.value, k) not in lost] for role in Role}
-    weights = protocol.E[np.ix_(kept[Role.SOURCE], kept[Role.TARGET])]
+    kept = {role: [k for k in met[role] if (role.value, k) not in lost] for role in Role}
+    places = {role: [met[role].index(k) for k in kept[role]] for role in Role}
+    weights = protocol.E[np.ix_(places[Role.SOURCE], places[Role.TARGET])]
     if not weights.sum() > 0:
         return None
     x, y = (np.concatenate([parts[role][k] for k in kept[role]]) for role in Role)
@@ -82,9 +91,10 @@ def _value(plan: Plan, ended: Ended, found: dict[str, Any] | None) -> Judgement:
     if found is None:
         return Judgement("no result", False, ended.err[-300:])
     lost = frozenset((one["role"], one["index"]) for one in found["lost_agents"])
+    never = frozenset((one["role"], one["index"]) for one in found["lost_agents"] if one["mass"] is None)
     if bool(lost) != (ended.code == 4):
         return Judgement("wrong code", False, f"code {ended.code}, lost {sorted(lost)}")
-    value = _cached_value(plan.problem, lost)
+    value = _cached_value(plan.problem, lost, never)
     reached = found["dual_objective"]
     if value is None or not abs(reached - value) <= TOLERANCE * max(1.0, abs(value)):
         return Judgement("wrong value", False, f"{reached!r}, POT has {value!r}, lost {sorted(lost)}")

@@ -166,6 +166,22 @@ def test_a_torn_checkpoint_takes_all_back_to_the_one_before(comm: MPI.Intracomm,
     assert told(result) == whole
 
 
+@pytest.mark.mpi(min_size=3, max_size=7)
+@pytest.mark.parametrize("options", [{}, {"neighbours": 1}, {"protocol": "ring", "check_every": 4}])
+def test_who_does_not_wait_arrives_at_the_same_values(comm: MPI.Intracomm, options: dict[str, Any]) -> None:
+    """No patience at all: nearly every sum is an old one, and the end is exact all the same."""
+    rows, role = samples_of(comm).rows, role_of(comm).value
+    wanted = {"kernel": "raw", "eps": 1.0, "tol": 1e-10, "rounds": 20_000, "solver": "kept", **options}
+    exact = deot_mpi.eot(comm, rows, role, **wanted)
+    hasty = deot_mpi.eot(comm, rows, role, **wanted, patience=0.0)
+    assert hasty.status == "marginal"
+    assert hasty.dual_objective == pytest.approx(exact.dual_objective, rel=1e-9)
+    assert exact.staleness == 0
+    assert 1 <= hasty.staleness <= wanted.get("check_every", 10)
+    formula = {row.kind: (row.bytes, row.formula_bytes) for row in hasty.ledger.by_kind}
+    assert formula["potentials"][0] == formula["potentials"][1], "late messages are received, not dropped"
+
+
 @pytest.mark.mpi(min_size=2, max_size=2)
 def test_options_of_checkpoints_that_cannot_be(comm: MPI.Intracomm) -> None:
     rows, role = samples_of(comm).rows, role_of(comm).value
@@ -174,6 +190,8 @@ def test_options_of_checkpoints_that_cannot_be(comm: MPI.Intracomm) -> None:
         (deot_mpi.eot, {"checkpoint": 5}, "it is the name of a folder"),
         (deot_mpi.eot, {"on_failure": "hope"}, "on_failure is 'hope'; it must be one of abort, continue"),
         (deot_mpi.eot, {"on_failure": "continue"}, "use Open MPI 5 and mpirun --with-ft ulfm, or leave it out"),
+        (deot_mpi.eot, {"patience": 1.0}, "solver is 'sinkhorn', which needs every message of a round; use solver"),
+        (deot_mpi.eot, {"patience": -1.0, "solver": "kept"}, "patience is -1.0; it is a number of seconds"),
         (deot_mpi.gromov, {"checkpoint": "x"}, "gromov writes none"),
         (deot_mpi.audit, {"checkpoint": "x"}, "an audit writes no checkpoints"),
         (deot_mpi.adapt, {"checkpoint": "x", "method": "class-regularised"}, "solves several problems and writes"),
