@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mpi4py import MPI
+
 
 class DeotError(Exception):
     """A failure the program explains in one sentence instead of a traceback."""
@@ -27,6 +29,17 @@ class MessageError(DeotError):
 
 class AgentLostError(DeotError):
     """An agent's process has ended, as MPI found out (or another agent, who told all)."""
+
+
+class AloneError(DeotError):
+    """One agent has failed where the others go on without those who are lost: it must go, and leave them in peace."""
+
+
+class NothingLeftError(DeotError):
+    """So many agents are lost that there is nothing to compare; all who are left raise it."""
+
+    comm: MPI.Intracomm | None = None
+    """Of those who are left."""
 
 
 class ExchangeTimeoutError(DeotError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 import time
 import traceback
@@ -29,7 +30,7 @@ from deot_mpi.arguments import Inputs, Job, config_path, parse
 from deot_mpi.audit import solve_audit
 from deot_mpi.disclosure import warning
 from deot_mpi.eot import solve_eot
-from deot_mpi.errors import AgentLostError, DeotError, InputError, StoppedError
+from deot_mpi.errors import AgentLostError, AloneError, DeotError, InputError, NothingLeftError, StoppedError
 from deot_mpi.exchange.join import agree, broadcast_text
 from deot_mpi.exchange.received import losses_understood
 from deot_mpi.exchange.waiting import wait_all
@@ -66,6 +67,11 @@ def main(argv: list[str] | None = None, comm: MPI.Intracomm = MPI.COMM_WORLD) ->
         text, stream, code = str(wanted), sys.stdout, 0
     except (InputError, StoppedError) as error:  # agreed on: every rank is here
         text, stream, code = f"deot_mpi: error: {error}\n", sys.stderr, error.exit_code
+    except NothingLeftError as error:
+        _end_without_them(comm if error.comm is None else error.comm, f"deot_mpi: error: {error}\n", error.exit_code)
+    except AloneError as error:
+        print(f"deot_mpi: rank {comm.rank}: {error}\n{traceback.format_exc()}", end="", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)  # noticed at once, as leaving in any other way is not
     except AgentLostError as error:
         _end_all(comm, f"deot_mpi: error on rank {comm.rank}: {error} {_GOING_ON}\n", 1)
     except DeotError as error:
@@ -118,6 +124,12 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     if result.comm is not None:
         _leave_without_them(result.comm, code or _FINISHED_WITHOUT)
     return code
+
+
+def _end_without_them(survivors: MPI.Intracomm, text: str, code: int) -> NoReturn:
+    if survivors.rank == 0:
+        print(text, end="", file=sys.stderr, flush=True)
+    _leave_without_them(survivors, code)
 
 
 def _leave_without_them(survivors: MPI.Intracomm, code: int) -> NoReturn:

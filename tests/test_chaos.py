@@ -40,12 +40,13 @@ def run(
         (SMALL, [(3, 67)]),  # in the final reduce
     ],
 )
+@pytest.mark.parametrize("fault", ["kill", "raise"])
 def test_the_others_go_on_and_have_the_value_of_those_who_are_left(
-    tmp_path: Path, problem: Problem, faults: list[tuple[int, int]]
+    tmp_path: Path, problem: Problem, faults: list[tuple[int, int]], fault: str
 ) -> None:
-    planned: list[dict[str, Any]] = [{"rank": rank, "call": call, "fault": "kill"} for rank, call in faults]
+    planned: list[dict[str, Any]] = [{"rank": rank, "call": call, "fault": fault} for rank, call in faults]
     ended, found = run(problem, planned, tmp_path, "--on-failure", "continue", ulfm=True)
-    judged = judge(Plan(0, "lose", problem, tuple(planned)), ended, found)
+    judged = judge(Plan(0, "lose" if fault == "kill" else "raise", problem, tuple(planned)), ended, found)
     assert judged.fine, judged
     assert ended.code == 4
     assert found is not None

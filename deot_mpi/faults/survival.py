@@ -18,7 +18,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
-from deot_mpi.errors import AgentLostError, DeotError, InputError
+from deot_mpi.errors import AgentLostError, AloneError, DeotError, InputError, NothingLeftError
 from deot_mpi.exchange.received import losses_understood
 from deot_mpi.exchange.waiting import lost, wait_all
 from deot_mpi.faults.deadline import deadline
@@ -135,13 +135,15 @@ class Past:
                 mass = None if shares is None else float(shares[place]) * there[role]
                 self.lost += (LostAgent(role.value, int(before[role][place]), self.rounds, mass),)
             if not kept[role].any():
-                raise DeotError(f"all {role.value} agents are lost; there is nothing left to compare.")
+                raise NothingLeftError(f"all {role.value} agents are lost; there is nothing left to compare.")
         if self.setting is None:
             self.E = None
             return
         E = self.setting.protocol.E[np.ix_(kept[Role.SOURCE], kept[Role.TARGET])]
         if not E.sum() > 0:
-            raise DeotError("no two of the agents that are left have an edge in E; there is nothing left to compare.")
+            raise NothingLeftError(
+                "no two of the agents that are left have an edge in E; there is nothing left to compare."
+            )
         self.E = E / E.sum()
 
 
@@ -168,6 +170,10 @@ def survive(
             refused = error
         except AgentLostError:
             base.Revoke()
+        except DeotError:
+            raise
+        except Exception as error:
+            raise AloneError("this agent has failed; the others go on without it.") from error
         finally:
             lost.watched = None
         with deadline(options.timeout, "agreeing on who is left"):
@@ -206,7 +212,11 @@ def _those_left(comm: MPI.Intracomm, past: Past) -> MPI.Intracomm:
         except MPI.Exception:
             continue  # one more was lost meanwhile
         places = MPI.Group.Translate_ranks(first.group, list(range(first.size)), comm.group)
-        past.drop(common, [rank for rank, place in enumerate(places) if place == MPI.UNDEFINED])
+        try:
+            past.drop(common, [rank for rank, place in enumerate(places) if place == MPI.UNDEFINED])
+        except NothingLeftError as error:
+            error.comm = comm
+            raise
         return comm
 
 
