@@ -88,7 +88,7 @@ def solve_adapt(
         clock = Clock()
         setting = past.meet(those, role, load_scaled, options, centre=options.centre)
         with setting.agents.freed_on_error():
-            first = past.start(agree_on_start(setting, None if past.state else start))
+            first = past.start(agree_on_start(setting, None if past.lost else start))
             keeper = past.keeper(setting, options, stop)
             chosen, (choice, protection, eps) = past.settle(
                 options, lambda: _settled(those, setting, options, progress)
@@ -114,7 +114,7 @@ def _settled(
             if progress is not None:
                 progress(replace(point, trial=number))
 
-        tried = replace(tried, checkpoint=None, resume=False, on_failure="abort")  # the whole is what is gone on with
+        tried = replace(tried.without_checkpoints(), on_failure="abort")  # the whole is what is gone on with
         return solve_adapt(comm, own_role, lambda _: samples, tried, told)
 
     choice = None

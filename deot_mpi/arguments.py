@@ -79,6 +79,8 @@ def parse(argv: list[str], config: str | None = None, fresh_seed: int = 0) -> Jo
             "pattern for both roles, or for none."
         )
     kind = COMMANDS[command]
+    if chosen.checkpoint is not None and fresh_seed and chosen.seed == fresh_seed:
+        raise InputError("--seed fresh is another one in every job, and none could be gone on with; give a number.")
     if command == "audit":
         for flag, given in (("--save", chosen.save), ("--start", chosen.start)):
             if given is not None:

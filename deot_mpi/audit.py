@@ -162,7 +162,7 @@ def _audit(
         bits=options.bits,
         dimension=setting.sizes.dimension,
         eps=holding.view.eps,
-        notes=_notes(options),
+        notes=_notes(options, own.answers),
         settings=settings_of(options),
     )
 
@@ -262,13 +262,13 @@ def verdict(attacks: tuple[AttackReport, ...], distance_error: float | None, opt
     return said
 
 
-def _notes(options: AuditOptions) -> tuple[str, ...]:
+def _notes(options: AuditOptions, answers: int) -> tuple[str, ...]:
     notes = [
         "Audit: every agent attacked its own rows with its other rows as what the attacker knows; statistics were "
         "shared, no row left. A neighbour knows other rows and does worse.",
         "Audit: it is a run, too: sketches, norms and potentials were sent as the run it is about would send them.",
         "Audit: every edge has bits of its own; neighbours that put theirs together were tried, too."
-        if options.pairwise_seeds
+        if answers > 1
         else "Audit: all neighbours are shown the same bits, so putting them together gains nothing.",
     ]
     if options.mapped:

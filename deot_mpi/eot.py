@@ -96,7 +96,7 @@ def _solve_eot(
     clock = Clock()
     setting = past.meet(comm, role, load, options, centre=options.centre)
     with setting.agents.freed_on_error():
-        first = past.start(agree_on_start(setting, None if past.state else start))
+        first = past.start(agree_on_start(setting, None if past.lost else start))
         keeper = past.keeper(setting, options, stop)
         if options.reference:
             setting.collectives.all_or_none(require_pot)

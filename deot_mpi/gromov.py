@@ -102,8 +102,8 @@ def _solve_gromov(
     clock = Clock()
     setting = past.meet(comm, role, load, options, one_space=False)
     with setting.agents.freed_on_error():
-        potential = agree_on_start(setting, start)
-        given = agree_on_alignment(setting, alignment)
+        potential = agree_on_start(setting, None if past.lost else start)
+        given = agree_on_alignment(setting, None if past.lost else alignment)
         if potential is not None and given is None:
             raise InputError(
                 "there are potentials to start from, but source agent 0 has no alignment that goes with them; give "

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deot_mpi.kernel import Kernel, LogPairs, ShiftedPairs, Shown, stacked
+from deot_mpi.kernel import Disclosure, Kernel, LogPairs, ShiftedPairs, Shown, stacked
 from deot_mpi.kinds import Kind
 from deot_mpi.privacy.noise import Chance
 from deot_mpi.roles import Role
@@ -52,6 +52,14 @@ def exchange_shown(
         draws = {j: chance(setting.agents.known_as(role.other, j)) for j in edges.neighbours}
         shown = {j: seeded(seed).show(setting.rows, role) for j, seed in _edge_seeds(setting, draws).items()}
         disclosures = {j: kernel.disclosed(on_edge, draws[j]) for j, on_edge in shown.items()}
+        # Lengths are the same on every edge, and so is their noise: drawn for each anew, it could be averaged away.
+        lengths = kernel.disclosed(kernel.show(setting.rows, role), chance())
+        disclosures = {
+            j: Disclosure(
+                {**one.told, Kind.NORMS: lengths.told[Kind.NORMS]}, {**one.kept, Kind.NORMS: lengths.kept[Kind.NORMS]}
+            )
+            for j, one in disclosures.items()
+        }
     counts = setting.sizes.counts[role.other]
     heard = {j: kernel.blank(int(counts[j]), role.other) for j in edges.neighbours} if listens else {}
     for kind in kernel.blank(0, role):

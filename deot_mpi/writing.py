@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import IO
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write beside the file, then put it in place in one step; a device or a pipe is written to, not replaced."""
+def write_whole(path: Path, write: Callable[[IO[bytes]], object], mode: int | None = None) -> None:
+    """Write beside the file, then put it in place in one step; a device or a pipe is written to, not replaced.
+
+    ``mode``: who may read it, from the first moment on; by default who may read new files.
+    """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
@@ -22,9 +25,11 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(partial, 0o666 & ~umask)
+        if mode is None:
+            umask = os.umask(0)
+            os.umask(umask)
+            mode = 0o666 & ~umask
+        os.chmod(partial, mode)
         os.replace(partial, path)
     except BaseException:
         os.unlink(partial)

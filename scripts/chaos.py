@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from chaos.fuzz import fuzz, summary
 from chaos.jobs import Ended, run_job
-from chaos.judge import Judgement, judge, same_end
+from chaos.judge import TOLERANCE, Judgement, judge, right_value, same_end
 from chaos.plans import RESUMED, Plan, Problem, draw_plan
 from rich.console import Console
 from rich.progress import Progress
@@ -51,6 +51,9 @@ class Bench:
         ended, found = self._run(problem, [], [{"fault": "count"}])
         if ended.code != 0 or found is None:
             raise SystemExit(f"an undisturbed run of {problem} ended with {ended.code}\n{ended.err[-2000:]}")
+        value = right_value(problem, frozenset())
+        if value is None or abs(found["dual_objective"] - value) > TOLERANCE * max(1.0, abs(value)):
+            raise SystemExit(f"an undisturbed run of {problem} has {found['dual_objective']}, POT {value}")
         self._undisturbed[problem] = found
         return min(int(line.split()[2]) for line in ended.out.splitlines() if line.startswith("CALLS"))
 
@@ -60,7 +63,12 @@ class Bench:
         more = {"lose": ["--on-failure", "continue"], "stuck": ["--timeout", "4"]}.get(plan.kind, [])
         if plan.kind == "full":
             more = ["--checkpoint", str(self._new_folder()), "--every", "3"]
-        ended, found = self._run(plan.problem, more, plan.faults, ulfm=plan.kind == "lose")
+        ulfm = plan.kind == "lose"
+        if plan.kind == "stuck" and plan.number % 2:
+            ulfm, more = True, [*more, "--on-failure", "continue"]
+        if plan.kind == "lose" and plan.number % 3 == 0:
+            more = [*more, "--checkpoint", str(self._new_folder()), "--every", "4"]
+        ended, found = self._run(plan.problem, more, plan.faults, ulfm=ulfm)
         return Tried(plan, judge(plan, ended, found), ended.seconds)
 
     def _resumed(self, plan: Plan) -> Tried:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from launch import MPIRUN
 
@@ -16,6 +17,9 @@ from chaos.fuzz import fuzz, summary
 from chaos.jobs import Ended, run_job
 from chaos.judge import judge, right_value, same_end
 from chaos.plans import Plan, Problem, draw_plan
+
+from deot_mpi.roles import Role
+from deot_mpi.synthetic import SyntheticSet
 
 SMALL = Problem(4, 2, "raw", "uniform", "sinkhorn", 2.0)
 needs_mpirun = pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
@@ -55,6 +59,35 @@ def test_the_others_go_on_and_have_the_value_of_those_who_are_left(
     assert named == agents
     assert any(note.startswith("Lost: ") for note in found["notes"])
     assert found["dual_objective"] != pytest.approx(right_value(problem, frozenset()), rel=1e-6)
+
+
+@needs_mpirun
+def test_gromov_and_adapt_go_on_as_if_they_had_started_without(tmp_path: Path) -> None:
+    """Compared with fresh runs on the files of those who are left."""
+    for role, count in ((Role.SOURCE, 2), (Role.TARGET, 3)):
+        for index in range(count):
+            rows = SyntheticSet(samples=90, dim=3).share(role, index, count).rows
+            labels = (rows.sum(axis=1) > rows.sum(axis=1).mean()).astype(int)
+            np.savez(tmp_path / f"{role.value}-{index}.npz", X=rows, y=labels)
+            place = index - (role is Role.TARGET and index > 1)
+            if (role, index) != (Role.TARGET, 1):
+                np.savez(tmp_path / f"left-{role.value}-{place}.npz", X=rows, y=labels)
+    for command, more in (("gromov", ["--starts", "1", "--eps", "60"]), ("adapt", ["--eps", "2", "--no-centre"])):
+        found = []
+        for ranks, prefix, faults in ((5, "", [{"rank": 3, "call": 45, "fault": "kill"}]), (4, "left-", [])):
+            path = tmp_path / "result.json"
+            path.unlink(missing_ok=True)
+            arguments = [
+                command, "--sources", "2", "--source", f"{prefix}source-{{agent}}.npz", "--target",
+                f"{prefix}target-{{agent}}.npz", "--kernel", "raw", "--tol", "1e-9", "--progress", "none", "--json",
+                str(path), *more, "--on-failure", "continue",
+            ]  # fmt: skip
+            ended = run_job(ranks, arguments, faults, ulfm=True, limit=60.0, folder=tmp_path)
+            assert ended.code == (4 if faults else 0), ended
+            found.append(json.loads(path.read_text()))
+        assert [(one["role"], one["index"]) for one in found[0]["lost_agents"]] == [("target", 1)]
+        assert found[0]["dual_objective"] == pytest.approx(found[1]["dual_objective"], rel=1e-7), command
+        assert found[0].get("accuracy") == found[1].get("accuracy")
 
 
 @needs_mpirun

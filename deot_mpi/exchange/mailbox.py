@@ -35,8 +35,8 @@ class Mailbox:
             self._sent.append((comm.Isend(copy, self._edges.rank(j), int(self._kind)), copy))
 
     def collect(self, neighbours: Sequence[int], patience: float) -> dict[int, Floats]:
-        """One more message is due from each of these: the newest that has come from each within ``patience`` seconds of
-        now. Who is not in it is late."""
+        """One more message is due from each of these: the newest that has come within ``patience`` seconds of now, from
+        each that anything has come from."""
         for j in neighbours:
             self._owed[j] += 1
         end, found = time.monotonic() + patience, {}
@@ -46,7 +46,11 @@ class Mailbox:
                 if newer is None:
                     break
                 found[j] = newer
-        return {j: vector for j, vector in found.items() if not self._owed[j]}
+        return found
+
+    def behind(self, neighbour: int) -> int:
+        """How many messages of a neighbour are due that have not come."""
+        return self._owed[neighbour]
 
     def settle(self) -> dict[int, Floats]:
         """Wait for all that is due, as long as it takes (or the time-out says); the newest of those who were late."""

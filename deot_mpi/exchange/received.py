@@ -17,7 +17,11 @@ from deot_mpi.errors import AgentLostError, DeotError, MessageError
 from deot_mpi.kinds import Kind
 
 _LOSSES = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
-_LEAST = {Kind.NORMS: (0.0, "a length below 0"), Kind.WEIGHTS: (np.finfo(float).tiny, "a weight that is not above 0")}
+_LEAST = {
+    Kind.NORMS: (0.0, "a length below 0"),
+    Kind.WEIGHTS: (np.finfo(float).tiny, "a weight that is not above 0"),
+    Kind.SEEDS: (0.0, "a seed below 0"),
+}
 _MAY_DIVERGE = {Kind.OBJECTIVES}
 """Where a run diverges, this is where it shows, and it ends as such."""
 
@@ -30,7 +34,7 @@ def check_message(kind: Kind, array: NDArray[np.generic], status: MPI.Status, se
             f"{sender} sent {received} bytes of {kind.name.lower()}, expected were {array.nbytes}; it runs another "
             "program or is broken, and nothing of it was used."
         )
-    if array.dtype.kind != "f" or kind in _MAY_DIVERGE:
+    if kind in _MAY_DIVERGE or (array.dtype.kind != "f" and kind not in _LEAST):
         return
     numbers = np.asarray(array, dtype=np.float64)
     least, below = _LEAST.get(kind, (-np.inf, ""))

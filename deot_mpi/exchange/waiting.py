@@ -130,6 +130,9 @@ def _poll(
                 os.sched_yield()
             else:
                 time.sleep(min(max(_NAP_SECONDS, _NAP_SHARE * so_far), _LONGEST_NAP_SECONDS))
+    except AgentLostError:
+        _abandoned.extend(pending)
+        raise
     except MPI.Exception as error:
         _abandoned.extend(pending)
         raise understood_failure(error, statuses, late) from error

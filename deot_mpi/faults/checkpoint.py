@@ -6,6 +6,7 @@ import hashlib
 import io
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,13 +96,16 @@ class Folder:
         self._path.mkdir(parents=True, exist_ok=True)
         content = checkpoint.to_bytes()
         path = self.file(checkpoint.round)
-        write_whole(path, lambda file: file.write(content))
-        path.chmod(0o600)  # it has the potentials, and what undoes the noise
+        # The owner's alone: it has the potentials, and what undoes the noise.
+        write_whole(path, lambda file: file.write(content), mode=0o600)
 
     def rounds(self) -> list[int]:
         """Of the files that are there, the newest first."""
         pattern = re.compile(re.escape(self._stem) + r"(\d{9})\.checkpoint")
-        names = [path.name for path in self._path.iterdir()] if self._path.is_dir() else []
+        try:
+            names = [path.name for path in self._path.iterdir()]
+        except OSError:  # not there yet, or not to be read: nothing to go on from
+            return []
         return sorted((int(match[1]) for name in names if (match := pattern.fullmatch(name))), reverse=True)
 
     def read(self, round_: int) -> Checkpoint:
@@ -111,6 +115,9 @@ class Folder:
         return found
 
     def keep(self, rounds: set[int]) -> None:
-        """Remove all others."""
-        for round_ in set(self.rounds()) - rounds:
-            self.file(round_).unlink(missing_ok=True)
+        """Remove all others, and what writes that were killed have left."""
+        with suppress(OSError):
+            for round_ in set(self.rounds()) - rounds:
+                self.file(round_).unlink(missing_ok=True)
+            for path in self._path.glob(f".{self._stem}*"):
+                path.unlink(missing_ok=True)

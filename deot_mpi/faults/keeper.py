@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from deot_mpi.errors import InputError, StoppedError
+from deot_mpi.errors import DeotError, InputError, StoppedError
 from deot_mpi.exchange.join import PROTOCOL_VERSION
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.faults.checkpoint import Checkpoint, Fingerprints, Folder, TornError
@@ -43,7 +43,8 @@ class Keeper:
         self.resumed: Checkpoint | None = None
         self._folder: Folder | None = None
         self._trace: list[TracePoint] = []
-        self._asked: tuple[MPI.Request, NDArray[np.int32]] | None = None
+        self._asked: tuple[MPI.Request, NDArray[np.int32], int | None] | None = None
+        """A question to all that is under way, and the round that was to be written when it was asked."""
         self._wrote, self._common, self._failures = _NONE, _NONE, 0
         if options.checkpoint is None:
             return
@@ -144,22 +145,24 @@ class Keeper:
             if state.round != self._wrote:
                 failed = not self._write(solver, state)
             self._leave(state.round, failed)
-        if state.round % self._options.every == 0:
+        due = state.round % self._options.every == 0
+        if due:
             failed = not self._write(solver, state)
         wanted = self._stop is not None and self._stop()
         flags = np.array([wanted, failed], dtype=np.int32)
         self._setting.ledger.collective(Kind.CONTROL, flags.nbytes)
         # Answered after the next round: nobody waits for it.
-        self._asked = self._setting.agents.comm.Iallreduce(MPI.IN_PLACE, flags, MPI.MAX), flags
+        request = self._setting.agents.comm.Iallreduce(MPI.IN_PLACE, flags, MPI.MAX)
+        self._asked = request, flags, state.round if due else None
 
     def _answered(self) -> bool:
         """Whether any agent was asked to stop by the round before; also, whether all have written then."""
         if self._asked is None:
             return False
-        (request, flags), self._asked = self._asked, None
+        (request, flags, written), self._asked = self._asked, None
         wait_all([request], self._options.timeout, lambda: "some agent, between rounds")
-        if not flags[1] and self._wrote > self._common:
-            self._common = self._wrote
+        if written is not None and not flags[1]:
+            self._common = written
             assert self._folder is not None
             self._folder.keep({self._common})
         return bool(flags[0])
@@ -184,7 +187,7 @@ class Keeper:
         if not (table.source.any() or table.target.any()):
             raise StoppedError(f"asked to stop, and stopped after round {round_}; go on from there with --resume.")
         if self._common == _NONE:
-            raise InputError(f"asked to stop, and stopped after round {round_}, but not all could write a checkpoint.")
+            raise DeotError(f"asked to stop, and stopped after round {round_}, but not all could write a checkpoint.")
         raise StoppedError(
             f"asked to stop, and stopped after round {round_}, of which not all could write a checkpoint; go on from "
             f"round {self._common} with --resume."
@@ -217,6 +220,7 @@ def fingerprints(setting: Setting, options: Options) -> Fingerprints:
     for array in (samples.rows, samples.weights, samples.features, samples.labels):
         data.update(b"-" if array is None else repr((array.shape, array.dtype.str)).encode() + array.tobytes())
     shared = {name: value for name, value in options.shared().items() if name not in _OWN_BUSINESS}
+    shared["private_seed"] = getattr(options, "private_seed", None)
     if isinstance(options.protocol, np.ndarray):
         shared["protocol"] = options.protocol.tolist()
     counted = (PROTOCOL_VERSION, agents.role.value, agents.index, agents.sources, agents.targets)

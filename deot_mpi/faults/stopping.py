@@ -17,5 +17,12 @@ class StopRequests:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
 
+    def release(self) -> None:
+        """Nobody will ask any more: from now on (and for what was asked before) the signals do what they always do."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        if self._asked:
+            signal.raise_signal(signal.SIGTERM)
+
     def __call__(self) -> bool:
         return self._asked

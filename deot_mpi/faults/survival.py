@@ -23,7 +23,9 @@ from deot_mpi.exchange.received import losses_understood
 from deot_mpi.exchange.waiting import lost, wait_all
 from deot_mpi.faults.deadline import deadline
 from deot_mpi.faults.keeper import Keeper, Stop
+from deot_mpi.faults.stopping import StopRequests
 from deot_mpi.options import Options
+from deot_mpi.reference import REFERENCE_TIMEOUT
 from deot_mpi.result import LostAgent, Result
 from deot_mpi.roles import Role
 from deot_mpi.samples import Floats, Samples
@@ -38,6 +40,18 @@ _MET, _SETTLED, _MOVED = 1, 2, 4
 _ENABLED = "OMPI_MCA_mpi_ft_enable"
 
 
+@dataclass(frozen=True)
+class Agreed:
+    """What all knew of each other once they had met: who, how heavy, and E."""
+
+    indices: dict[Role, NDArray[np.int64]]
+    shares: dict[Role, Floats]
+    E: Floats
+    samples: Samples
+    """This agent's own, and its rows less the centre."""
+    rows: Floats
+
+
 @dataclass
 class Past:
     """What one agent brings from the attempts before."""
@@ -47,21 +61,19 @@ class Past:
     """Of every rank that there was when the run began."""
     members: tuple[int, ...] = ()
     """Of these ranks, those that are left."""
-    setting: Setting | None = None
+    agreed: Agreed | None = None
     settled: tuple[Options, Any] | None = None
     """The options once eps, bits and flips were settled, and how they were."""
     state: SolverState | None = None
-    lost: tuple[LostAgent, ...] = ()
-    E: Floats | None = None
-    """What is left of E, when there was one."""
+    """Of the attempt at work."""
+    potential: Floats | None = None
+    """That the attempts before have reached."""
     rounds: int = 0
+    """That they have done."""
+    lost: tuple[LostAgent, ...] = ()
 
-    @property
-    def left(self) -> dict[Role, NDArray[np.int64]] | None:
-        """Of each role, who is left, by the index they had when the run began; None before a loss."""
-        return {role: self._indices(role) for role in Role} if self.lost else None
-
-    def _indices(self, role: Role) -> NDArray[np.int64]:
+    def left(self, role: Role) -> NDArray[np.int64]:
+        """Who is left of a role, by the index they had when the run began."""
         ranks = np.flatnonzero([one is role for one in self.roles])
         return np.flatnonzero(np.isin(ranks, self.members))
 
@@ -75,23 +87,34 @@ class Past:
         one_space: bool = True,
         centre: bool = True,
     ) -> Setting:
-        """As ``setting.meet``; after a loss with the samples, the centre and the E that are left."""
-        known = self.setting
+        """As ``setting.meet``; after a loss with the samples and the centre of before, and what is left of E.
+
+        In spaces of their own, domains are centred anew: the formulas hold for no other centre.
+        """
+        left = {name: self.left(name) for name in Role} if self.lost else None
+        known = self.agreed
         if known is None:
-            setting = meet(comm, role, load, options, one_space=one_space, centre=centre, left=self.left)
-        else:
-            assert self.E is not None
-            same, rows = known.samples, known.rows
-            options = replace(options, protocol=self.E)
-            setting = meet(comm, role, lambda _: same, options, one_space=one_space, centre=False, left=self.left)
-            setting = replace(setting, rows=rows)
-        self.setting = setting
-        return setting
+            if left is not None and isinstance(options.protocol, np.ndarray):
+                options = replace(options, protocol=_scaled(options.protocol[np.ix_(*(left[name] for name in Role))]))
+            setting = meet(comm, role, load, options, one_space=one_space, centre=centre, left=left)
+            sizes, indices = setting.sizes, setting.agents.left
+            shares = {name: sizes.shares(name) for name in Role}
+            self.agreed = Agreed(indices, shares, setting.protocol.E, setting.samples, setting.rows)
+            return setting
+        options, anew = replace(options, protocol=self._what_is_left(known)), centre and not one_space
+        setting = meet(comm, role, lambda _: known.samples, options, one_space=one_space, centre=anew, left=left)
+        return setting if anew else replace(setting, rows=known.rows)
+
+    def _what_is_left(self, known: Agreed) -> Floats:
+        kept = [np.isin(known.indices[role], self.left(role)) for role in Role]
+        return _scaled(known.E[np.ix_(*kept)])
 
     def keeper(self, setting: Setting, options: Options, stop: Stop | None) -> Keeper:
         """Of checkpoints; after a loss none are written, and those that were are of all agents."""
         if self.lost:
-            options = replace(options, checkpoint=None, resume=False)
+            options = options.without_checkpoints()
+            if isinstance(stop, StopRequests):
+                stop.release()
         keeper = Keeper(setting, options, self.private_seed, stop)
         self.private_seed = keeper.private_seed
         return keeper
@@ -106,45 +129,43 @@ class Past:
 
     def start(self, first: Floats | None) -> Floats | None:
         """The potential that was reached, or the one given."""
-        return first if self.state is None else self.state.potential
+        return first if self.potential is None else self.potential
 
     @property
     def flags(self) -> int:
+        reached = self.potential if self.state is None else self.state.potential
         return (
-            _MET * (self.setting is not None)
+            _MET * (self.agreed is not None)
             + _SETTLED * (self.settled is not None)
-            + _MOVED * (self.state is not None and bool(np.isfinite(self.state.potential).all()))
+            + _MOVED * (reached is not None and bool(np.isfinite(reached).all()))
         )
 
     def drop(self, common: int, gone: list[int]) -> None:
         """After a loss: keep what all have, and take the lost ranks (of the communicator that had them) out of it."""
-        self.rounds += 0 if self.state is None else self.state.round
-        before = {role: self._indices(role) for role in Role}
-        there = {role: 1.0 - sum(one.mass or 0.0 for one in self.lost if one.role == role.value) for role in Role}
-        self.members = tuple(rank for place, rank in enumerate(self.members) if place not in gone)
-        kept = {role: np.isin(before[role], self._indices(role)) for role in Role}
+        if self.state is not None:
+            self.rounds, self.potential, self.state = self.rounds + self.state.round, self.state.potential, None
+        if not common & _MOVED:
+            self.potential = None
         if not common & _SETTLED:
             self.settled = None
-        if not common & _MOVED:
-            self.state = None
         if not common & _MET:
-            self.setting = None
+            self.agreed = None
+        before = {role: self.left(role) for role in Role}
+        self.members = tuple(rank for place, rank in enumerate(self.members) if place not in gone)
+        known = self.agreed
         for role in Role:
-            for place in np.flatnonzero(~kept[role]):
-                shares = None if self.setting is None else self.setting.sizes.shares(role)
-                mass = None if shares is None else float(shares[place]) * there[role]
-                self.lost += (LostAgent(role.value, int(before[role][place]), self.rounds, mass),)
-            if not kept[role].any():
+            for index in np.setdiff1d(before[role], self.left(role)):
+                mass = None if known is None else float(known.shares[role][known.indices[role] == index][0])
+                self.lost += (LostAgent(role.value, int(index), self.rounds, mass),)
+            if not self.left(role).size:
                 raise NothingLeftError(f"all {role.value} agents are lost; there is nothing left to compare.")
-        if self.setting is None:
-            self.E = None
-            return
-        E = self.setting.protocol.E[np.ix_(kept[Role.SOURCE], kept[Role.TARGET])]
-        if not E.sum() > 0:
-            raise NothingLeftError(
-                "no two of the agents that are left have an edge in E; there is nothing left to compare."
-            )
-        self.E = E / E.sum()
+        if known is not None and not self._what_is_left(known).any():
+            raise NothingLeftError("no two of the agents left have an edge in E; there is nothing left to compare.")
+
+
+def _scaled(weights: Floats) -> Floats:
+    total = float(weights.sum())
+    return weights / total if total > 0 else np.zeros_like(weights)
 
 
 def survive(
@@ -176,13 +197,19 @@ def survive(
             raise AloneError("this agent has failed; the others go on without it.") from error
         finally:
             lost.watched = None
-        with deadline(options.timeout, "agreeing on who is left"):
+        with deadline(_patience(options), "agreeing on who is left"):
             if _all_well(base, outcome is not None or refused is not None):
                 if refused is not None:
                     raise refused
                 assert outcome is not None
                 return replace(outcome, lost_agents=past.lost, comm=base) if past.lost else outcome
             base = _those_left(base, past)
+
+
+def _patience(options: Options) -> float:
+    """Agreeing takes as long as what the slowest computes alone before it finds out."""
+    alone = options.reference or getattr(options, "max_recovery", None) is not None
+    return max(options.timeout, REFERENCE_TIMEOUT) if alone else options.timeout
 
 
 def _roles(comm: MPI.Intracomm, role: Role, timeout: float) -> tuple[Role, ...]:

@@ -87,10 +87,11 @@ class AdaptOptions(EOTOptions):
         if self.choose_eps and (self.eps is not None or self.eps_scale is not None):
             given = f"eps is {self.eps}" if self.eps is not None else f"eps_scale is {self.eps_scale}"
             raise InputError(f"{given}, and choose_eps is to choose it; give one of the two.")
-        if self.choose_eps and (self.flip or self.norm_step or self.max_recovery is not None):
+        chance = self.flip or self.norm_step or self.pairwise_seeds or self.max_recovery is not None
+        if self.choose_eps and chance:
             raise InputError(
                 "choose_eps shows sketches and norms many times, and noise drawn anew each time (flip, norm_step, "
-                "max_recovery) cancels; give eps or eps_scale."
+                "pairwise_seeds, max_recovery) cancels; give eps or eps_scale."
             )
         if self.max_recovery is not None and self.reading == "1nn":
             raise InputError(

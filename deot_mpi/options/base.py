@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
-from typing import Literal
+from typing import Literal, Self
 
 from deot_mpi.checks import as_matrix, at_least_one, one_of, positive
 from deot_mpi.errors import InputError
@@ -155,6 +155,9 @@ class Options:
         """The options all agents must have alike: all but the patience and the means of each."""
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _OWN}
         return named | {"checkpoint": self.checkpoint is not None}
+
+    def without_checkpoints(self) -> Self:
+        return replace(self, checkpoint=None, resume=False, every=Options.every)
 
     @property
     def single_precision(self) -> bool:

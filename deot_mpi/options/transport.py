@@ -69,6 +69,11 @@ class EOTOptions(Options):
             raise InputError(
                 f"max_recovery is {self.max_recovery!r}; it is a share of a row's length, above 0, below 1."
             )
+        if self.pairwise_seeds:
+            raise InputError(
+                "max_recovery is about one neighbour, and with pairwise_seeds several that put their bits together "
+                "know much more; leave out one of the two, or give bits and flip and see what 'audit' says of them."
+            )
         if self.kernel == "raw" or self.flip or self.estimator == "paper" or self.bits != Options.bits:
             raise InputError(
                 "max_recovery chooses bits and flips of sketches; it goes with neither bits, flip, kernel 'raw' nor "

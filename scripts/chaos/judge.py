@@ -17,6 +17,8 @@ from deot_mpi.roles import Role
 from deot_mpi.synthetic import SyntheticSet
 
 TOLERANCE = 1e-8
+BEFORE_IT_BEGINS = 8
+"""Calls of MPI that the program makes before it watches for losses."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +79,30 @@ def judge(plan: Plan, ended: Ended, found: dict[str, Any] | None) -> Judgement:
         return _value(plan, ended, found)
     if ended.code == 2:
         return Judgement("refused", False, words[-300:])
+    if plan.kind == "lose":
+        return _nothing_left(plan, words)
     expected = {
-        "lose": ("agents are lost", "have an edge in E", "is gone"), "abort": ("signal 9", "is gone"),
+        "abort": ("signal 9", "is gone"),
         "stuck": ("no message within", "is stuck"), "raise": ("RuntimeError: as planned",),
         "short": ("bytes of",), "nan": ("not finite", "diverged"),
     }  # fmt: skip
     if any(text in words for text in expected.get(plan.kind, ())):
         return Judgement("ended with a message", True)
     return Judgement(f"code {ended.code}", False, words[-600:])
+
+
+def _nothing_left(plan: Plan, words: str) -> Judgement:
+    """Of a run that did not go on: rightly so only if it had not begun, or had nothing left."""
+    if "is gone" in words and min(one["call"] for one in plan.faults) <= BEFORE_IT_BEGINS:
+        return Judgement("lost before it began", True)
+    sources = plan.problem.sources
+    gone = {("source", rank) if rank < sources else ("target", rank - sources) for rank in plan.ranks}
+    domains = [sum(role == name for role, _ in gone) for name in ("source", "target")]
+    if "agents are lost" in words and (domains[0] >= sources or domains[1] >= plan.problem.ranks - sources):
+        return Judgement("nothing left", True)
+    if "have an edge in E" in words and plan.problem.protocol != "uniform":
+        return Judgement("no edge left", True)
+    return Judgement("did not go on", False, words[-600:])
 
 
 def _value(plan: Plan, ended: Ended, found: dict[str, Any] | None) -> Judgement:

@@ -17,6 +17,7 @@ from deot_mpi.adapt import solve_adapt
 from deot_mpi.eot import solve_eot
 from deot_mpi.errors import MessageError, StoppedError
 from deot_mpi.exchange.received import check_message
+from deot_mpi.faults.checkpoint import Checkpoint, Folder
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AdaptOptions, EOTOptions
 from deot_mpi.roles import Role
@@ -86,8 +87,8 @@ def test_a_run_that_is_stopped_and_resumed_has_the_same_bits(
     assert told(result) == whole
     assert result.resumed_from is not None
     for row in result.ledger.by_kind:
-        if row.kind in ("potentials", "sketch", "samples") and row.formula_bytes is not None and "pairs" not in wanted:
-            assert row.bytes == row.formula_bytes or options.get("solver") == "mrbcd"
+        if row.kind in ("potentials", "sketch", "samples") and options.get("solver") != "mrbcd":  # which draws
+            assert row.formula_bytes is None or row.bytes == row.formula_bytes
 
 
 @pytest.mark.mpi(min_size=4, max_size=4)
@@ -161,6 +162,29 @@ def test_a_torn_checkpoint_takes_all_back_to_the_one_before(comm: MPI.Intracomm,
     if comm.rank == 1:
         newest.write_bytes(newest.read_bytes()[:100])
     comm.Barrier()
+    result = solve_eot(comm, role, lambda _: samples, EOTOptions(**kept, resume=True))
+    assert result.resumed_from == 5
+    assert told(result) == whole
+
+
+@pytest.mark.mpi(min_size=4, max_size=4)
+def test_a_write_that_fails_once_loses_no_common_round(
+    comm: MPI.Intracomm, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One agent has no room in round 10; until round 15 is written by all, all keep round 5."""
+    role, samples, write = role_of(comm), samples_of(comm), Folder.write
+
+    def full_once(self: Folder, checkpoint: Checkpoint) -> None:
+        if comm.rank == 2 and checkpoint.round in (10, 13):
+            raise OSError(28, "No space left on device")
+        write(self, checkpoint)
+
+    whole = told(solve_eot(comm, role, lambda _: samples, EOTOptions(**HARD)))
+    kept = {**HARD, "checkpoint": str(folder), "every": 5}
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "write", full_once)
+        with pytest.raises(StoppedError, match=r"after round 13, of which not all .* go on from round 5 with"):
+            solve_eot(comm, role, lambda _: samples, EOTOptions(**kept), stop=StopAfter(comm, 11))
     result = solve_eot(comm, role, lambda _: samples, EOTOptions(**kept, resume=True))
     assert result.resumed_from == 5
     assert told(result) == whole

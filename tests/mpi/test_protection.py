@@ -199,6 +199,8 @@ def test_bits_and_flips_are_chosen_or_refused(comm: MPI.Intracomm) -> None:
         (deot_mpi.eot, {"max_recovery": 1.5}, r"max_recovery is 1.5; it is a share of a row's length"),
         (deot_mpi.eot, {"max_recovery": 0.5, "flip": 0.1}, r"max_recovery chooses bits and flips"),
         (deot_mpi.eot, {"max_recovery": 0.5, "bits": 64}, r"max_recovery chooses bits and flips"),
+        (deot_mpi.eot, {"max_recovery": 0.5, "pairwise_seeds": True}, r"several that put their bits together know"),
+        (deot_mpi.adapt, {"choose_eps": True, "pairwise_seeds": True}, r"noise drawn anew each time .* cancels"),
         (deot_mpi.eot, {"max_error": 0.1}, r"max_error is 0.1, but it is what max_recovery may cost; give both"),
         (deot_mpi.eot, {"kernel": "raw", "pairwise_seeds": True}, r"pairwise_seeds is for sketches, but kernel is"),
     ],
