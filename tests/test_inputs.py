@@ -92,7 +92,7 @@ def test_bad_samples_name_the_owner_and_the_value(rows: object, weights: object,
     [
         ("x.npy", None, "no such file"),
         ("x.txt", b"1 2", "cannot read '.txt'"),
-        ("x.npy", b"not numpy", "is not an array of numbers"),
+        ("x.npy", b"not numpy", "cannot be read"),
         ("x.npz", b"PK\x03\x04 torn", "cannot be read"),
         ("x.csv", b"", "no samples"),
         ("x.csv", b"1,2\n\n3\n", "line 3 has 1 values"),

@@ -91,7 +91,7 @@ class KeptSums(Solver):
             return {j: self.channel.incoming[j] for j in neighbours}
         heard = self._mailbox.collect(neighbours, self._patience)
         for j in neighbours:
-            self._behind[j] = self._mailbox.behind(j) * self.window  # turns come once in so many rounds
+            self._behind[j] = self._mailbox.behind(j) * self._schedule.own_cycle  # turns come once in so many rounds
             self._staleness = max(self._staleness, self._behind[j])
         return heard
 

@@ -116,6 +116,8 @@ class CyclicSchedule:
         """Rounds after which every agent has heard all its neighbours."""
         self._own = protocol.neighbours(role, index)
         self._theirs = {j: protocol.neighbours(role.other, j) for j in self._own}
+        self.own_cycle = 1 if neighbours is None else max(1, -(-len(self._own) // neighbours))
+        """Rounds after which this agent has heard all of its own."""
 
     def next(self) -> Turn:
         t, self._round = self._round, self._round + 1
