@@ -1,4 +1,4 @@
-"""Run the whole suite: the tests of one process first, then those of real ranks under mpirun, at several sizes.
+"""Run the whole suite: the tests of one process, and beside them those of real ranks under mpirun, at several sizes.
 
 Every run has a time limit, and the last line adds up all of them. ``--ranks 4`` runs that size alone.
 """
@@ -20,22 +20,48 @@ LIMIT_SECONDS = 600
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 
 
-def run(command: list[str], environment: dict[str, str]) -> int:
-    """Run one command to its end or its time limit; nothing it started stays behind."""
-    process = subprocess.Popen(command, env=environment, start_new_session=True)
-    try:
-        return process.wait(timeout=LIMIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        print(f"run_tests: over {LIMIT_SECONDS} s, ended: {' '.join(command)}", file=sys.stderr)
-        return 124
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
+class Suite:
+    """One run of pytest: started, and later waited for; nothing that it started stays behind."""
+
+    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+        self.name, self._command = name, command
+        self._counts = folder / f"{name.replace(' ', '-')}.json"
+        self._output = (folder / f"{name.replace(' ', '-')}.txt").open("w+b")
+        environment = {**os.environ, "DEOT_TEST_COUNTS": str(self._counts)}
+        self._process = subprocess.Popen(
+            command, env=environment, start_new_session=True, stdout=self._output, stderr=subprocess.STDOUT
+        )
+
+    def finish(self) -> dict[str, int]:
+        """Wait for its end or its time limit, show what it printed, and say how many tests passed, failed, skipped."""
+        code = self._wait()
+        self._output.seek(0)
+        print(f"\n== {self.name}", flush=True)
+        sys.stdout.buffer.write(self._output.read())
+        sys.stdout.flush()
+        counts: dict[str, int] = json.loads(self._counts.read_text()) if self._counts.exists() else {}
+        if code != 0 and not counts.get("failed"):
+            counts["failed"] = 1
+            print(f"run_tests: {self.name} ended with exit code {code}", file=sys.stderr)
+        return counts
+
+    def _wait(self) -> int:
+        try:
+            return self._process.wait(timeout=LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            print(f"run_tests: over {LIMIT_SECONDS} s, ended: {' '.join(self._command)}", file=sys.stderr)
+            return 124
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
             try:
-                process.wait(timeout=5)
+                self._process.wait(timeout=5)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
 
 
 def main() -> int:
@@ -44,29 +70,28 @@ def main() -> int:
     parser.add_argument("pytest_arguments", nargs="*", help="passed on to pytest, after --")
     chosen = parser.parse_args()
     pytest = [sys.executable, "-m", "pytest", "-q", "--color=no", *chosen.pytest_arguments]
-    serial = [("one process", [*pytest, str(TESTS), "--ignore", str(TESTS / "mpi")])]
-    sizes = SIZES if chosen.ranks is None else (chosen.ranks,)
-    parallel = [
-        (f"{size} rank(s)", ["mpirun", "-n", str(size), *pytest, "--capture=sys", "--with-mpi", str(TESTS / "mpi")])
-        for size in sizes
-    ]
-    totals = {"passed": 0, "failed": 0, "skipped": 0}
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        for name, command in ([] if chosen.ranks else serial) + parallel:
-            print(f"\n== {name}", flush=True)
-            counts = Path(folder) / "counts.json"
-            counts.unlink(missing_ok=True)
-            code = run(command, {**os.environ, "DEOT_TEST_COUNTS": str(counts)})
-            seen = json.loads(counts.read_text()) if counts.exists() else {}
-            for outcome in totals:
-                totals[outcome] += seen.get(outcome, 0)
-            if code != 0 and not seen.get("failed"):
-                totals["failed"] += 1
-                print(f"run_tests: {name} ended with exit code {code}", file=sys.stderr)
+    totals, started = {"passed": 0, "failed": 0, "skipped": 0}, time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder, alongside = Path(name), []
+        if chosen.ranks is None:
+            alongside.append(Suite("one process", [*pytest, str(TESTS), "--ignore", str(TESTS / "mpi")], folder))
+        try:
+            for size in SIZES if chosen.ranks is None else (chosen.ranks,):
+                command = ["mpirun", "-n", str(size), *pytest, "--capture=sys", "--with-mpi", str(TESTS / "mpi")]
+                _add(totals, Suite(f"{size} rank(s)", command, folder).finish())
+            for suite in alongside:
+                _add(totals, suite.finish())
+        finally:
+            for suite in alongside:
+                suite.end()
     print(f"\nall runs, {time.monotonic() - started:.0f} s")
     print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
     return 1 if totals["failed"] or not totals["passed"] else 0
+
+
+def _add(totals: dict[str, int], counts: dict[str, int]) -> None:
+    for outcome in totals:
+        totals[outcome] += counts.get(outcome, 0)
 
 
 if __name__ == "__main__":

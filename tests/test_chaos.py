@@ -37,14 +37,14 @@ def run(
 
 @needs_mpirun
 @pytest.mark.parametrize(
-    ("problem", "faults"),
+    ("problem", "faults", "fault"),
     [
-        (SMALL, [(0, 40)]),  # who would have printed, in the rounds
-        (Problem(5, 2, "sketch", "ring", "kept", 2.0), [(3, 25), (1, 60)]),  # setting up, then in the rounds
-        (SMALL, [(3, 67)]),  # in the final reduce
+        (SMALL, [(0, 40)], "kill"),  # who would have printed, in the rounds
+        (SMALL, [(1, 40)], "raise"),
+        (Problem(5, 2, "sketch", "ring", "kept", 2.0), [(3, 25), (1, 60)], "kill"),  # setting up, then in the rounds
+        (SMALL, [(3, 67)], "kill"),  # in the final reduce
     ],
 )
-@pytest.mark.parametrize("fault", ["kill", "raise"])
 def test_the_others_go_on_and_have_the_value_of_those_who_are_left(
     tmp_path: Path, problem: Problem, faults: list[tuple[int, int]], fault: str
 ) -> None:

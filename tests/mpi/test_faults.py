@@ -201,9 +201,10 @@ def test_who_does_not_wait_arrives_at_the_same_values(comm: MPI.Intracomm, optio
     assert hasty.status == "marginal"
     assert hasty.dual_objective == pytest.approx(exact.dual_objective, rel=1e-9)
     assert exact.staleness == 0
-    assert 1 <= hasty.staleness <= wanted.get("check_every", 10)
-    formula = {row.kind: (row.bytes, row.formula_bytes) for row in hasty.ledger.by_kind}
-    assert formula["potentials"][0] == formula["potentials"][1], "late messages are received, not dropped"
+    assert 1 <= hasty.staleness <= wanted.get("check_every", 10) + comm.size  # the last turn began before the check
+    sent = hasty.ledger.of(Kind.POTENTIALS)
+    if "neighbours" not in options:  # else the formula is a mean over turns
+        assert sent.bytes == sent.formula_bytes, "late messages are sent and received, not dropped"
 
 
 @pytest.mark.mpi(min_size=2, max_size=2)

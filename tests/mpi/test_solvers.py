@@ -40,8 +40,10 @@ def test_kept_sums_with_one_neighbour_are_exact(comm: MPI.Intracomm, scatter: st
 
 
 @pytest.mark.mpi(min_size=16)
-@pytest.mark.parametrize(("neighbours", "limit"), [(1, 3e-2), (4, 3e-3), (8, 1e-4)])
-@pytest.mark.parametrize("scatter", ["iid", "component"])
+@pytest.mark.parametrize(
+    ("neighbours", "limit", "scatter"),
+    [(1, 3e-2, "iid"), (1, 3e-2, "component"), (4, 3e-3, "component"), (8, 1e-4, "component")],
+)
 def test_mrbcd_approaches_the_reference(comm: MPI.Intracomm, neighbours: int, limit: float, scatter: str) -> None:
     rows, role, eps, expected = mixture(comm, scatter)
     result = deot_mpi.eot(
