@@ -200,7 +200,8 @@ class Keeper:
         self._answered()
         table = self._setting.collectives.share(Kind.CONTROL, np.array([float(self._failures)]))
         agents = self._setting.agents
-        return tuple(
+        resumed = () if self.resumed is None else (f"Resumed: from the checkpoint of round {self.resumed.round}.",)
+        return resumed + tuple(
             f"Checkpoints: {role.value} agent {agents.known_as(role, index)} could not write {int(count)} of them."
             for role in Role
             for index, count in enumerate(table.of(role)[:, 0])

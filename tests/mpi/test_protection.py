@@ -187,6 +187,14 @@ def test_bits_and_flips_are_chosen_or_refused(comm: MPI.Intracomm) -> None:
     assert len(set(comm.allgather(str(said.value)))) == 1
 
 
+@pytest.mark.mpi(min_size=4, max_size=4)
+def test_five_dimensions_are_refused_though_halves_of_rows_look_well(comm: MPI.Intracomm) -> None:
+    """All pairs of two distant domains share the noise of few planes, which halves of one agent's rows do not show."""
+    rows = np.random.default_rng(comm.rank).normal(size=(60, 5)) + (0.0 if role_of(comm) == "source" else 1.5)
+    with pytest.raises(InputError, match=r"cannot both be had .* off by 0\.[1-9]"):
+        deot_mpi.eot(comm, rows, role_of(comm), max_recovery=0.5)
+
+
 @pytest.mark.mpi(min_size=2, max_size=2)
 @pytest.mark.parametrize(
     ("call", "options", "words"),
