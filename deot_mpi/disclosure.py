@@ -164,6 +164,11 @@ def _kernel_note(options: Options, dimension: int) -> str:
     if dimension == 1:
         return "Privacy: with one column, the norm of a centred sample is the sample up to its sign. Nothing is hidden."
     ratio = options.bits / dimension
+    if getattr(options, "flip", 0.0):
+        return (
+            f"Privacy: sketches are not secret. How near a neighbour comes to a row at Q/D = {ratio:.3g} with these "
+            "flips depends on the rows; 'audit' measures it."
+        )
     error = next((words for limit, words in _RECOVERY if ratio >= limit), None)
     known = (
         f"a neighbour that knows the projections recovers a typical row to within about {error}"

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from deot_mpi.report.privacy import guarantee_words
 from deot_mpi.report.progress import WIDTH, terminal_behind_launcher
 from deot_mpi.result import AdaptResult, EOTResult, EpsChoice, ErrorDecomposition, GromovResult, Result, Values
 
@@ -47,6 +48,8 @@ def print_result(result: Result) -> None:
     if isinstance(result, EOTResult) and result.errors is not None:
         console.print(_errors_table(result.errors))
     console.print(_ledger_table(result))
+    if result.guarantee is not None:
+        console.print(guarantee_words(result.guarantee))
     for note in result.notes:
         console.print(f"- {note}")
 
@@ -123,6 +126,7 @@ def _run_table(result: Result) -> Table:
         table.add_row("within the domains", ", ".join(f"{name} {term:.6g}" for name, term in result.self_terms.items()))
     settings = result.settings
     bits = f", {settings['bits']} bits, {settings['estimator']}" if settings["kernel"] == "sketch" else ""
+    bits += f", flips of {settings['flip']:g}" if settings.get("flip") else ""
     table.add_row("kernel, solver", f"{settings['kernel']}{bits}; {settings['solver']}")
     protocol = result.protocol
     connected = "connected" if protocol.connected else "NOT connected"
