@@ -8,6 +8,7 @@ except (ImportError, RuntimeError) as _error:
     ) from _error
 
 from deot_mpi.adapt import adapt
+from deot_mpi.adaptation.transport import DistributedTransport
 from deot_mpi.audit import audit
 from deot_mpi.eot import eot
 from deot_mpi.errors import DeotError, InputError
@@ -15,7 +16,6 @@ from deot_mpi.gromov import gromov
 from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions
 from deot_mpi.privacy.findings import AuditResult
 from deot_mpi.result import AdaptResult, EOTResult, GromovResult
-from deot_mpi.transport import DistributedTransport
 
 __version__ = "0.1.0"
 

@@ -21,27 +21,27 @@ from deot_mpi.adaptation.classes import Classes, Labels, agree_on_classes
 from deot_mpi.adaptation.nearest import nearest_labels
 from deot_mpi.adaptation.penalty import PenalisedPairs, entropy_slopes, lpl1_slopes
 from deot_mpi.agent import Agents
-from deot_mpi.disclosure import adapt_notes, choice_notes, loss_notes, protection_notes, protocol_notes
+from deot_mpi.data.samples import Floats, Samples, check_samples
+from deot_mpi.data.scaling import scaled
+from deot_mpi.data.start import Start, agree_on_start, given_start
 from deot_mpi.eot import answers_of, prepare, settled, transport_values
+from deot_mpi.exchange.traffic import adapt_bytes
 from deot_mpi.faults.keeper import Keeper, Stop
 from deot_mpi.faults.survival import Past, survive
 from deot_mpi.kernel import Kernel
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AdaptOptions
+from deot_mpi.privacy.disclosure import adapt_notes, choice_notes, loss_notes, protection_notes, protocol_notes
 from deot_mpi.privacy.findings import Protection
 from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.problem import Holding, make_channel, make_solver
 from deot_mpi.result import AdaptResult, EpsChoice, TracePoint
 from deot_mpi.roles import Role
 from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent, understood
-from deot_mpi.samples import Floats, Samples, check_samples
-from deot_mpi.scaling import scaled
 from deot_mpi.setting import Setting
 from deot_mpi.solvers import Solver, SolverState
 from deot_mpi.solvers.base import Rule
-from deot_mpi.start import Start, agree_on_start, given_start
 from deot_mpi.sums import ordered_sum
-from deot_mpi.traffic import adapt_bytes
 
 
 def adapt(

@@ -17,6 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from deot_mpi.adaptation.carry import parts_of_barycentres
 from deot_mpi.agent import Agents
+from deot_mpi.data.samples import Floats, Samples, check_samples
+from deot_mpi.data.scaling import scaled
 from deot_mpi.eot import answers_of, eps_of, prepare, solve_eot, solve_prepared
 from deot_mpi.errors import InputError
 from deot_mpi.kinds import Kind
@@ -49,8 +51,6 @@ from deot_mpi.reference import REFERENCE_TIMEOUT
 from deot_mpi.result import EOTResult
 from deot_mpi.roles import Role
 from deot_mpi.running import Progress, settings_of, understood
-from deot_mpi.samples import Floats, Samples, check_samples
-from deot_mpi.scaling import scaled
 from deot_mpi.setting import Setting, meet
 
 PROTECTED = 0.5

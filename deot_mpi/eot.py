@@ -13,13 +13,16 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from deot_mpi.agent import Agents
-from deot_mpi.disclosure import loss_notes, privacy_notes, protection_notes, protocol_notes, reference_notes
+from deot_mpi.data.samples import Floats, Samples, check_samples
+from deot_mpi.data.start import Start, agree_on_start, given_start
+from deot_mpi.exchange.traffic import expected_bytes
 from deot_mpi.faults.keeper import Keeper, Stop
 from deot_mpi.faults.survival import Past, survive
 from deot_mpi.kernel import Kernel, RawKernel, SketchKernel, log_block
 from deot_mpi.kinds import Kind
 from deot_mpi.options import EOTOptions
 from deot_mpi.privacy.choose import Chosen, protected
+from deot_mpi.privacy.disclosure import loss_notes, privacy_notes, protection_notes, protocol_notes, reference_notes
 from deot_mpi.privacy.findings import Protection
 from deot_mpi.privacy.guarantee import answers_sent, guarantee
 from deot_mpi.privacy.noise import Noise, private_chance
@@ -28,12 +31,9 @@ from deot_mpi.reference import FLAT_SIZE, REFERENCE_TIMEOUT, Pooled, compare, fl
 from deot_mpi.result import EOTResult, ErrorDecomposition, ReferenceValues, TracePoint, Values
 from deot_mpi.roles import Role
 from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent, understood
-from deot_mpi.samples import Floats, Samples, check_samples
 from deot_mpi.setting import Setting, centred, choose_eps, mean_cost
 from deot_mpi.solvers import SolverState
 from deot_mpi.solvers.base import Rule
-from deot_mpi.start import Start, agree_on_start, given_start
-from deot_mpi.traffic import expected_bytes
 
 
 def eot(

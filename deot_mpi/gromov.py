@@ -18,25 +18,25 @@ from threadpoolctl import threadpool_limits
 from deot_mpi.agent import Agents
 from deot_mpi.alignment.alternation import Alternation, Match, Run, temperatures
 from deot_mpi.alignment.moment import CrossMoment, ExchangedMoment, SurrogateMoment
-from deot_mpi.disclosure import gromov_notes, gromov_reference_notes, loss_notes, protocol_notes
+from deot_mpi.alignment.selfterms import mean_feature_cost, self_terms_from_moments, self_terms_from_sketches
+from deot_mpi.data.samples import Floats, Samples, check_samples
+from deot_mpi.data.start import Start, agree_on_alignment, agree_on_start, given_start
 from deot_mpi.errors import InputError
+from deot_mpi.exchange.traffic import gromov_bytes
 from deot_mpi.faults.survival import Past, survive
 from deot_mpi.kernel.gromov import AlignedKernel, BitSettings, RawGromovKernel, SketchGromovKernel, Spaces
 from deot_mpi.kinds import Kind
 from deot_mpi.options import GromovOptions
+from deot_mpi.privacy.disclosure import gromov_notes, gromov_reference_notes, loss_notes, protocol_notes
 from deot_mpi.problem import Holding, build, make_channel, make_solver
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.reference import REFERENCE_TIMEOUT, PooledMatch, require_pot, solve_pooled_gromov
 from deot_mpi.result import GromovReference, GromovResult, TracePoint, Values
 from deot_mpi.roles import Role
 from deot_mpi.running import Clock, Progress, Recorder, account, settings_of, spent, understood
-from deot_mpi.samples import Floats, Samples, check_samples
-from deot_mpi.selfterms import mean_feature_cost, self_terms_from_moments, self_terms_from_sketches
 from deot_mpi.setting import Setting, choose_eps
 from deot_mpi.solvers import Solver, Status
 from deot_mpi.solvers.base import LARGEST_EXPONENT
-from deot_mpi.start import Start, agree_on_alignment, agree_on_start, given_start
-from deot_mpi.traffic import gromov_bytes
 
 _MARGINALS_HOLD = 1e-3
 """Marginal error beyond which a start's value is not compared with others'."""

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deot_mpi.block import KernelBlock
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.edges import Channel
 from deot_mpi.exchange.mailbox import Mailbox
 from deot_mpi.exchange.node import share_node
 from deot_mpi.kernel import Kernel, LogPairs, Shown, log_block
+from deot_mpi.kernel.block import KernelBlock
 from deot_mpi.kernel.gromov import AlignedKernel
+from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.kinds import Kind
 from deot_mpi.options import Options
 from deot_mpi.privacy.noise import Chance
 from deot_mpi.resources import memory_for, threads_for
 from deot_mpi.roles import Role
-from deot_mpi.rowblock import RowBlock
-from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 from deot_mpi.showing import exchange_shown, side_by_side
 from deot_mpi.solvers import MRBCD, KeptSums, Sinkhorn, Solver

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.randomness import Purpose, generator
-from deot_mpi.samples import Floats
 
 STRUCTURED_FROM = 128
 """Columns from which orthogonal blocks are products of random signs and Hadamard matrices: D log D instead of D^2 for a

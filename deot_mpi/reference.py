@@ -12,12 +12,12 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.kernel import Kernel, RawKernel, log_block
 from deot_mpi.protocol import Protocol
 from deot_mpi.result import ErrorDecomposition, ReferenceValues, Values
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 
 _SCALING_LIMIT = 300.0
 """Largest cost/eps for POT's scaling form; beyond it exp(-c/eps) nears underflow and the log form is used."""

@@ -26,28 +26,28 @@ from mpi4py import MPI
 from deot_mpi import __version__
 from deot_mpi.adapt import solve_adapt
 from deot_mpi.agent import Agents
-from deot_mpi.arguments import Inputs, Job, config_path, parse
 from deot_mpi.audit import solve_audit
-from deot_mpi.disclosure import warning
+from deot_mpi.command.arguments import Inputs, Job, config_path, parse
+from deot_mpi.command.flag_values import HelpWanted
+from deot_mpi.data.files import load_alignment, load_samples, load_start
+from deot_mpi.data.samples import Samples
 from deot_mpi.eot import solve_eot
 from deot_mpi.errors import AgentLostError, AloneError, DeotError, InputError, NothingLeftError, StoppedError
 from deot_mpi.exchange.join import agree, broadcast_text
 from deot_mpi.exchange.received import losses_understood
 from deot_mpi.exchange.waiting import wait_all
-from deot_mpi.explain import lessons, told
 from deot_mpi.faults.keeper import Stop
 from deot_mpi.faults.stopping import StopRequests
-from deot_mpi.files import load_alignment, load_samples, load_start
-from deot_mpi.flag_values import HelpWanted
 from deot_mpi.gromov import solve_gromov
 from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions, Options
+from deot_mpi.privacy.disclosure import warning
+from deot_mpi.privacy.explain import lessons, told
 from deot_mpi.privacy.findings import AuditResult
 from deot_mpi.report.files import check_writable, make_folder, save_potential, write_json
 from deot_mpi.report.plot import check_plot, draw_convergence
 from deot_mpi.result import Result
 from deot_mpi.roles import Role
 from deot_mpi.running import Progress
-from deot_mpi.samples import Samples
 from deot_mpi.solvers import Status
 
 _START_TIMEOUT = 60.0

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.collective import Tables
 from deot_mpi.exchange.join import agree
@@ -24,7 +25,6 @@ from deot_mpi.options import Options
 from deot_mpi.resources import peak_memory
 from deot_mpi.result import AgentSummary, LedgerReport, TracePoint, summarise_ledger
 from deot_mpi.roles import Role, as_role
-from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 from deot_mpi.solvers import Measure, Solver, SolverState, Status
 from deot_mpi.solvers.base import Closing, Rule

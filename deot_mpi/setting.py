@@ -10,6 +10,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
+from deot_mpi.data.samples import Floats, Samples
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.collective import Collectives
 from deot_mpi.exchange.edges import Edges
@@ -20,7 +21,6 @@ from deot_mpi.options import Options
 from deot_mpi.protocol import Protocol, choose_protocol
 from deot_mpi.protocol.choose import NAMES, read_protocol_file
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats, Samples
 
 
 @dataclass(frozen=True)

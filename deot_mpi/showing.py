@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import Disclosure, Kernel, LogPairs, ShiftedPairs, Shown, stacked
 from deot_mpi.kinds import Kind
 from deot_mpi.privacy.noise import Chance
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 
 _MOST_SEED = 1 << 62

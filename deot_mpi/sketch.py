@@ -13,8 +13,8 @@ import numkong
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.projections import block_width, projected
-from deot_mpi.samples import Floats
 
 Bits = NDArray[np.uint8]
 Estimator = Literal["hamming", "paper"]

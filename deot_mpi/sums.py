@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from deot_mpi.samples import Floats
+from deot_mpi.data.samples import Floats
 
 
 def ordered_sum(parts: Floats) -> float:

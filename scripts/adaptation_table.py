@@ -22,8 +22,8 @@ from processes import MARK, lines_of
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from deot_mpi.data.scaling import SCALINGS
 from deot_mpi.errors import InputError
-from deot_mpi.scaling import SCALINGS
 
 SCRIPTS = Path(__file__).resolve().parent
 RANKS = 8

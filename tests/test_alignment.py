@@ -16,10 +16,10 @@ from deot_mpi.alignment.steps import ClosedStep, GradientStep
 from deot_mpi.exchange.within import circle
 from deot_mpi.kernel import log_block
 from deot_mpi.kernel.gromov import BitSettings, RawGromovKernel, SketchGromovKernel, Spaces
+from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.kinds import Kind
 from deot_mpi.problem import Holding
 from deot_mpi.roles import Role
-from deot_mpi.rowblock import RowBlock
 from deot_mpi.sketch import packed_bytes
 from deot_mpi.view import AgentView
 

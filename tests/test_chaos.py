@@ -18,8 +18,8 @@ from chaos.jobs import Ended, run_job
 from chaos.judge import judge, right_value, same_end
 from chaos.plans import Plan, Problem, draw_plan
 
+from deot_mpi.data.synthetic import SyntheticSet
 from deot_mpi.roles import Role
-from deot_mpi.synthetic import SyntheticSet
 
 SMALL = Problem(4, 2, "raw", "uniform", "sinkhorn", 2.0)
 needs_mpirun = pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")

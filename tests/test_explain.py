@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from launch import MPIRUN, launch
 
-from deot_mpi.explain import lessons, told
 from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions, Options
+from deot_mpi.privacy.explain import lessons, told
 
 
 @pytest.mark.parametrize(

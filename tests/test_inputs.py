@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import scipy.io
 
-from deot_mpi.arguments import build_parser, config_path, parse
+from deot_mpi.command.arguments import build_parser, config_path, parse
+from deot_mpi.command.flag_values import HelpWanted
+from deot_mpi.data.files import load_samples
+from deot_mpi.data.samples import check_samples
+from deot_mpi.data.scaling import scaled
+from deot_mpi.data.synthetic import SyntheticSet
 from deot_mpi.errors import InputError
-from deot_mpi.files import load_samples
-from deot_mpi.flag_values import HelpWanted
 from deot_mpi.options import EOTOptions
 from deot_mpi.roles import Role
-from deot_mpi.samples import check_samples
-from deot_mpi.scaling import scaled
-from deot_mpi.synthetic import SyntheticSet
 
 ROWS = np.array([[1.0, 2.0], [3.5, -4.0], [0.1, 1e-3]])
 

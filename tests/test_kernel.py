@@ -7,9 +7,9 @@ import pytest
 from problems import squared_distances
 from scipy.special import logsumexp
 
-from deot_mpi.block import KernelBlock
 from deot_mpi.kernel import Kernel, RawKernel, SketchKernel, log_block, stacked
 from deot_mpi.kernel.bits import noise_correction
+from deot_mpi.kernel.block import KernelBlock
 from deot_mpi.kinds import Kind
 
 

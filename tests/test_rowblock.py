@@ -7,9 +7,9 @@ import pytest
 from problems import dense_answers, squared_distances
 from scipy.special import logsumexp
 
-import deot_mpi.rowblock
+import deot_mpi.kernel.rowblock
 from deot_mpi.kernel import distance_pairs
-from deot_mpi.rowblock import RowBlock
+from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.solvers.alone import local_distance
 
 EPS = 0.8
@@ -21,7 +21,7 @@ MARGINAL = 0.3
 @pytest.fixture(autouse=True)
 def _several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of three rows: small problems must not hide the seams."""
-    monkeypatch.setattr(deot_mpi.rowblock, "_CHUNK_ENTRIES", 3 * sum(SIZES.values()))
+    monkeypatch.setattr(deot_mpi.kernel.rowblock, "_CHUNK_ENTRIES", 3 * sum(SIZES.values()))
 
 
 class Problem:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from problems import squared_distances
 
-from deot_mpi.block import KernelBlock
+from deot_mpi.kernel.block import KernelBlock
 from deot_mpi.roles import Role
 from deot_mpi.solvers.mrbcd import ascent
 from deot_mpi.view import AgentView

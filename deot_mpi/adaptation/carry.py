@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from deot_mpi.adaptation.classes import Labels
 from deot_mpi.adaptation.penalty import PenalisedPairs
+from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import Kernel, LogPairs, stacked
 from deot_mpi.kinds import Kind
 from deot_mpi.problem import Holding
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 
 Plan = tuple[Floats, Floats] | None

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.adaptation.classes import Classes, Labels, agree_on_classes
+from deot_mpi.data.samples import Samples
 from deot_mpi.errors import InputError
 from deot_mpi.options import AdaptOptions
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.result import AdaptResult, EpsChoice, EpsScore
 from deot_mpi.roles import Role
 from deot_mpi.running import Clock
-from deot_mpi.samples import Samples
 from deot_mpi.setting import Setting
 
 Trial = Callable[[int, Role, Samples, AdaptOptions], AdaptResult]

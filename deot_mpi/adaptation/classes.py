@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 
 Labels = NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from deot_mpi.adaptation.classes import Labels
-from deot_mpi.samples import Floats
+from deot_mpi.data.samples import Floats
 
 _CHUNK_ENTRIES = 1 << 22
 

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.adaptation.classes import Labels
+from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import LogPairs
 from deot_mpi.kernel.base import ShiftedPairs
-from deot_mpi.samples import Floats
 
 _POWER, _FLOOR = 0.5, 1e-3
 """POT's: p, and what keeps the slope finite where a class sends nothing."""

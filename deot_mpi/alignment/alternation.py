@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deot_mpi.alignment.moment import CrossMoment
+from deot_mpi.alignment.selfterms import SelfTerms
 from deot_mpi.alignment.steps import ClosedStep, GradientStep, Step
+from deot_mpi.data.samples import Floats
 from deot_mpi.kernel.gromov import AlignedKernel, Spaces
 from deot_mpi.kinds import Kind
 from deot_mpi.options import GromovOptions
@@ -18,8 +20,6 @@ from deot_mpi.randomness import Purpose, generator
 from deot_mpi.result import StartReport, Values
 from deot_mpi.roles import Role
 from deot_mpi.running import Ended, Recorder, run_to_end
-from deot_mpi.samples import Floats
-from deot_mpi.selfterms import SelfTerms
 from deot_mpi.setting import Setting
 from deot_mpi.solvers import Solver, SolverState, Status
 from deot_mpi.solvers.base import Rule

@@ -11,13 +11,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.exchange.edges import Edges
 from deot_mpi.kernel.base import Shown, stacked
 from deot_mpi.kernel.gromov import SketchGromovKernel, Spaces
 from deot_mpi.kinds import Kind
 from deot_mpi.problem import Holding
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 from deot_mpi.sketch import unpacked
 
 Plan = tuple[Floats, Floats] | None

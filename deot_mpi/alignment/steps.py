@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from deot_mpi.samples import Floats
+from deot_mpi.data.samples import Floats
 
 _MEMORY = 8
 """Pairs kept."""

@@ -17,6 +17,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.edges import Edges
 from deot_mpi.exchange.join import agree, broadcast_text
@@ -24,7 +25,6 @@ from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 
 Result = TypeVar("Result")
 Number = TypeVar("Number", np.float64, np.int64)

@@ -10,12 +10,12 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.exchange.received import check_message
 from deot_mpi.exchange.waiting import arrivals, wait_all
 from deot_mpi.kinds import Kind
-from deot_mpi.samples import Floats
 
 Array = NDArray[np.generic]
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from mpi4py import MPI
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.exchange.edges import Edges
 from deot_mpi.exchange.received import check_message
 from deot_mpi.exchange.waiting import arrived_within, wait_all
 from deot_mpi.kinds import Kind
-from deot_mpi.samples import Floats
 
 
 class Mailbox:

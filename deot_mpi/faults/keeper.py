@@ -11,6 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import DeotError, InputError, StoppedError
 from deot_mpi.exchange.join import PROTOCOL_VERSION
 from deot_mpi.exchange.waiting import wait_all
@@ -19,7 +20,6 @@ from deot_mpi.kinds import Kind
 from deot_mpi.options import Options
 from deot_mpi.result import TracePoint
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 from deot_mpi.solvers import Solver, SolverState
 from deot_mpi.solvers.saving import restored, saved

@@ -18,6 +18,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
+from deot_mpi.data.samples import Floats, Samples
 from deot_mpi.errors import AgentLostError, AloneError, DeotError, InputError, NothingLeftError
 from deot_mpi.exchange.received import losses_understood
 from deot_mpi.exchange.waiting import lost, wait_all
@@ -28,7 +29,6 @@ from deot_mpi.options import Options
 from deot_mpi.reference import REFERENCE_TIMEOUT
 from deot_mpi.result import LostAgent, Result
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats, Samples
 from deot_mpi.setting import Setting, meet
 from deot_mpi.solvers import SolverState
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 
 Shown = dict[Kind, NDArray[np.generic]]
 """What an agent shows of its samples: one array per kind of message."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.kernel.base import LogPairs, ProductPairs, ShiftedPairs
-from deot_mpi.samples import Floats
 from deot_mpi.sketch import BitCounts, Bits, Estimator, angles_by_count
 
 

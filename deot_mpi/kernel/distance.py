@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.kernel.base import Disclosure, LogPairs, ProductPairs, ShiftedPairs, Shown
 from deot_mpi.kernel.bits import Cosines, SketchPairs
 from deot_mpi.kinds import Kind
 from deot_mpi.privacy.noise import Noise, rounded_norms
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 from deot_mpi.sketch import Estimator, flipped, packed_bytes, sketch
 
 _NEGLIGIBLE = 1e-11

@@ -14,12 +14,12 @@ from typing import Protocol
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.kernel.base import Disclosure, Kernel, LogPairs, ProductPairs, Shown
 from deot_mpi.kernel.bits import Cosines, SketchPairs
 from deot_mpi.kinds import Kind
 from deot_mpi.projections import projections
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 from deot_mpi.sketch import Bits, Estimator, packed_bytes, sketch
 
 

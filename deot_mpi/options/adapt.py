@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from deot_mpi.checks import as_grid, at_least_one, one_of, positive
+from deot_mpi.data.scaling import SCALINGS
 from deot_mpi.errors import InputError
+from deot_mpi.options.checks import as_grid, at_least_one, one_of, positive
 from deot_mpi.options.transport import EOTOptions
-from deot_mpi.scaling import SCALINGS
 
 METHODS = ("1nn", "labels", "class-regularised")
 PENALTIES = ("entropy", "lpl1")

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Literal, Self
 
-from deot_mpi.checks import as_matrix, at_least_one, one_of, positive
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
-from deot_mpi.samples import Floats
+from deot_mpi.options.checks import as_matrix, at_least_one, one_of, positive
 from deot_mpi.sketch import Estimator
 
 DEFAULT_EPS_SCALE = 0.1

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
 
-from deot_mpi.checks import at_least_one, one_of
 from deot_mpi.errors import InputError
 from deot_mpi.options.base import Options
+from deot_mpi.options.checks import at_least_one, one_of
 
 P_UPDATES = ("closed", "gradient", "sampled")
 MOMENTS = ("surrogate", "exchange")

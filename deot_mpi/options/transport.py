@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal
 
-from deot_mpi.checks import as_grid, at_least_one, one_of, positive
+from deot_mpi.data.scaling import SCALINGS
 from deot_mpi.errors import InputError
 from deot_mpi.options.base import Options
-from deot_mpi.scaling import SCALINGS
+from deot_mpi.options.checks import as_grid, at_least_one, one_of, positive
 
 _MOST_FLIPS = 0.49
 """Flips nearer to 1/2 leave nothing to estimate from."""

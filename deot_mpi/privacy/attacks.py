@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deot_mpi.samples import Floats
+from deot_mpi.data.samples import Floats
 
 _STEPS = 300
 """Of L-BFGS; it mostly stops long before."""

@@ -13,8 +13,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.kernel import LogPairs, RawKernel, SketchKernel
+from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.kinds import Kind
 from deot_mpi.options import EOTOptions
 from deot_mpi.privacy.findings import Protection, ProtectionPoint
@@ -23,8 +25,6 @@ from deot_mpi.privacy.victims import LEAST_ROWS, ROWS_ALONE, Sending, Split, rec
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.reference import REFERENCE_TIMEOUT
 from deot_mpi.roles import Role
-from deot_mpi.rowblock import RowBlock
-from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 from deot_mpi.solvers.alone import local_distance
 

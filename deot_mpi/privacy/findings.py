@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deot_mpi.explain import Lesson
+from deot_mpi.privacy.explain import Lesson
 from deot_mpi.privacy.guarantee import Guarantee
 
 

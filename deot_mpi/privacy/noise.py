@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.privacy.attacks import COMPONENTS, Prior, Seen, half_spaces, least_squares, relative_errors
 from deot_mpi.privacy.noise import Noise, rounded_norms
 from deot_mpi.projections import projections
-from deot_mpi.samples import Floats
 from deot_mpi.sketch import BitCounts, Bits, Estimator, angles_by_count, flipped, sketch, unpacked
 
 LEAST_SQUARES = "least squares (the paper's)"

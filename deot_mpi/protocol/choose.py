@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.protocol.graphs import GRAPHS, USE_DEGREE, Support
 from deot_mpi.protocol.protocol import Protocol, check_weights
 from deot_mpi.protocol.textfile import parse_protocol
-from deot_mpi.samples import Floats
 
 UNIFORM = "uniform"
 NAMES = (UNIFORM, *GRAPHS)

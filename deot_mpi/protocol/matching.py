@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import bmat, csr_matrix, eye, hstack, vstack
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.protocol.graphs import Support
-from deot_mpi.samples import Floats
 
 Indices = NDArray[np.intp]
 

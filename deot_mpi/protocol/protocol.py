@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.protocol.graphs import Support, components
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 
 _SUM_TOLERANCE = 1e-9
 """How far from 1 the sum of a given E may be: weights written with nine digits pass, a forgotten edge does not."""

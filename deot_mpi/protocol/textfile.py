@@ -17,9 +17,9 @@ import re
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.protocol.graphs import Support
-from deot_mpi.samples import Floats
 
 _LINE = re.compile(r"source\s+(\d{1,9})\s+targets?\s+(all|[\d,\s-]*\d)(?:\s+weight\s*=\s*(\S+))?\s*", re.IGNORECASE)
 _EXAMPLE = "'source 0  targets 0,2-3  weight=0.25' (the weight may be left out)"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from deot_mpi.data.files import potential_file
 from deot_mpi.errors import InputError
-from deot_mpi.files import potential_file
 from deot_mpi.privacy.findings import AuditResult
 from deot_mpi.result import AdaptResult, GromovResult, Result
 from deot_mpi.writing import write_whole

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from deot_mpi.rowblock import RowBlock
-from deot_mpi.samples import Floats
+from deot_mpi.data.samples import Floats
+from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.solvers.anderson import Anderson
 from deot_mpi.solvers.cooling import COOLING, MIX_EVERY, first_temperature
 

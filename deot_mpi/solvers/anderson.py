@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from deot_mpi.samples import Floats
+from deot_mpi.data.samples import Floats
 
 DEPTH = 10
 """Differences kept. 5 took a fifth more rounds in trials, 20 and 40 no fewer than 10."""

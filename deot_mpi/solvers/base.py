@@ -11,9 +11,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
+from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.roles import Role
-from deot_mpi.rowblock import RowBlock
-from deot_mpi.samples import Floats
 from deot_mpi.solvers.anderson import Anderson
 from deot_mpi.view import AgentView
 

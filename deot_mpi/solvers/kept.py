@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
+from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.roles import Role
-from deot_mpi.rowblock import RowBlock
-from deot_mpi.samples import Floats
 from deot_mpi.solvers.base import Channel, Closing, Mailbox, Measure, Solver, SolverState, load
 from deot_mpi.solvers.schedule import CyclicSchedule, Turn
 from deot_mpi.view import AgentView

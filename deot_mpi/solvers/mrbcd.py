@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from deot_mpi.rowblock import RowBlock
-from deot_mpi.samples import Floats
+from deot_mpi.data.samples import Floats
+from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.solvers.base import Channel, Solver, SolverState, load
 from deot_mpi.solvers.schedule import SampledSchedule
 from deot_mpi.view import AgentView

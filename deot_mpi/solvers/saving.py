@@ -9,9 +9,9 @@ from dataclasses import fields
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
+from deot_mpi.kernel.rowblock import Precision
 from deot_mpi.roles import Role
-from deot_mpi.rowblock import Precision
-from deot_mpi.samples import Floats
 from deot_mpi.solvers.anderson import Anderson
 from deot_mpi.solvers.base import Solver, SolverState
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.protocol import Protocol
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 
 
 def inclusion_probabilities(weights: Floats, wanted: int) -> Floats:

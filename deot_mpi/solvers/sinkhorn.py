@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
+from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.roles import Role
-from deot_mpi.rowblock import RowBlock
-from deot_mpi.samples import Floats
 from deot_mpi.solvers.anderson import PRODUCTS
 from deot_mpi.solvers.base import (
     LARGEST_EXPONENT,

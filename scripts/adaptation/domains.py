@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.files import load_samples
+from deot_mpi.data.samples import Floats, check_samples
+from deot_mpi.data.scaling import scaled
 from deot_mpi.errors import InputError
-from deot_mpi.files import load_samples
-from deot_mpi.samples import Floats, check_samples
-from deot_mpi.scaling import scaled
 
 DIGITS, PACS, OWN = "digits", "pacs", "own"
 SCALINGS = {DIGITS: "hellinger", PACS: "unit"}

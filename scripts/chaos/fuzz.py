@@ -14,11 +14,11 @@ import numpy as np
 from mpi4py import MPI
 from scipy.io import savemat
 
-from deot_mpi.arguments import parse
+from deot_mpi.command.arguments import parse
+from deot_mpi.data.files import load_samples
 from deot_mpi.errors import DeotError, MessageError
 from deot_mpi.exchange.received import check_message
 from deot_mpi.faults.checkpoint import Checkpoint, Fingerprints
-from deot_mpi.files import load_samples
 from deot_mpi.kinds import Kind
 from deot_mpi.protocol import choose_protocol
 from deot_mpi.protocol.choose import read_protocol_file

@@ -10,11 +10,11 @@ import numpy as np
 
 from chaos.jobs import Ended
 from chaos.plans import DIMENSION, SAMPLES, Plan, Problem
+from deot_mpi.data.synthetic import SyntheticSet
 from deot_mpi.kernel import RawKernel, SketchKernel, log_block
 from deot_mpi.protocol import choose_protocol
 from deot_mpi.reference import solve_pooled
 from deot_mpi.roles import Role
-from deot_mpi.synthetic import SyntheticSet
 
 TOLERANCE = 1e-8
 BEFORE_IT_BEGINS = 8

@@ -14,6 +14,7 @@ from problems import scattered
 import deot_mpi
 from deot_mpi import InputError
 from deot_mpi.adapt import solve_adapt
+from deot_mpi.data.samples import Samples
 from deot_mpi.eot import solve_eot
 from deot_mpi.errors import MessageError, StoppedError
 from deot_mpi.exchange.received import check_message
@@ -21,7 +22,6 @@ from deot_mpi.faults.checkpoint import Checkpoint, Folder
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AdaptOptions, EOTOptions
 from deot_mpi.roles import Role
-from deot_mpi.samples import Samples
 
 HARD: dict[str, Any] = {"eps": 0.2, "tol": 1e-9, "rounds": 3000, "timeout": 60.0}
 

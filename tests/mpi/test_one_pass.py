@@ -225,7 +225,7 @@ def test_potentials_that_arrive_late_are_worked_on_as_they_come(
     """One target is slow: the sources use the time, and the result is the same to the bit."""
     import time
 
-    from deot_mpi.rowblock import RowBlock
+    from deot_mpi.kernel.rowblock import RowBlock
 
     count = 1
     rows = scattered(3, comm.rank, count, base=40)
@@ -257,11 +257,11 @@ def test_potentials_that_arrive_late_are_worked_on_as_they_come(
 def test_saved_potentials_start_the_next_run(comm: MPI.Intracomm, tmp_path: Path) -> None:
     from functools import partial
 
+    from deot_mpi.data.files import load_start
+    from deot_mpi.data.samples import Samples
     from deot_mpi.eot import solve_eot
-    from deot_mpi.files import load_start
     from deot_mpi.options import EOTOptions
     from deot_mpi.report.files import save_potential
-    from deot_mpi.samples import Samples
 
     folder = str(comm.bcast(tmp_path))
     rows, role, cost = clouds(comm)

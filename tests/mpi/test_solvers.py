@@ -8,9 +8,9 @@ from mpi4py import MPI
 from problems import dense_answers, squared_distances
 
 import deot_mpi
+from deot_mpi.data.synthetic import SyntheticSet
 from deot_mpi.roles import Role
 from deot_mpi.solvers import Status
-from deot_mpi.synthetic import SyntheticSet
 
 
 def mixture(comm: MPI.Intracomm, scatter: str, samples: int = 240) -> tuple[np.ndarray, str, float, float]:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.exchange.within import circle, visits
 from deot_mpi.kernel.bits import Cosines
 from deot_mpi.kernel.gromov import BitSettings, Spaces
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 from deot_mpi.sketch import Bits, sketch
 

@@ -7,8 +7,8 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
-from deot_mpi.samples import Floats
 
 
 def as_matrix(value: object) -> Floats:

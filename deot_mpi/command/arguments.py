@@ -5,11 +5,11 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, fields
 
+from deot_mpi.command.flag_values import Parser
+from deot_mpi.command.flags import build_parser
+from deot_mpi.data.synthetic import SyntheticSet
 from deot_mpi.errors import InputError
-from deot_mpi.flag_values import Parser
-from deot_mpi.flags import build_parser
 from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions
-from deot_mpi.synthetic import SyntheticSet
 
 COMMANDS = {"eot": EOTOptions, "gromov": GromovOptions, "adapt": AdaptOptions, "audit": AuditOptions}
 

@@ -16,8 +16,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import LogPairs
-from deot_mpi.samples import Floats
 
 Precision = Literal["float32", "float64"]
 Part = TypeVar("Part")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
-from deot_mpi.samples import Floats
 
 SCALINGS = ("none", "unit", "hellinger")
 

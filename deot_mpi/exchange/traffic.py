@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.kernel.gromov import Spaces
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AdaptOptions, GromovOptions, Options
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 from deot_mpi.sketch import packed_bytes
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deot_mpi.agent import Agents
+from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats
 from deot_mpi.setting import Setting
 
 Start = Callable[[Agents], ArrayLike | None]

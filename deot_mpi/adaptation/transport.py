@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from deot_mpi.adapt import adapt
 from deot_mpi.adaptation.nearest import nearest, nearest_labels
+from deot_mpi.data.samples import Floats, check_samples
+from deot_mpi.data.scaling import scaled
 from deot_mpi.errors import InputError
 from deot_mpi.result import AdaptResult
-from deot_mpi.samples import Floats, check_samples
-from deot_mpi.scaling import scaled
 
 
 class DistributedTransport:

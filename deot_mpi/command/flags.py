@@ -6,8 +6,9 @@ import argparse
 from functools import partial
 
 from deot_mpi import __version__
-from deot_mpi.command_flags import add_adaptation, add_alignment, add_audit, add_faults, add_noise, add_spaces
-from deot_mpi.flag_values import Parser, byte_count, seed_value
+from deot_mpi.command.command_flags import add_adaptation, add_alignment, add_audit, add_faults, add_noise, add_spaces
+from deot_mpi.command.flag_values import Parser, byte_count, seed_value
+from deot_mpi.data.synthetic import DATASETS, SCATTERS
 from deot_mpi.options import (
     ACCELERATIONS,
     ESTIMATORS,
@@ -22,7 +23,6 @@ from deot_mpi.options import (
     Options,
 )
 from deot_mpi.protocol.choose import NAMES
-from deot_mpi.synthetic import DATASETS, SCATTERS
 
 PROGRESS = ("auto", "live", "plain", "none")
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
+from deot_mpi.data.file_sizes import check_archive, check_array_file
+from deot_mpi.data.samples import Samples, check_samples
 from deot_mpi.errors import InputError
-from deot_mpi.file_sizes import check_archive, check_array_file
 from deot_mpi.roles import Role
-from deot_mpi.samples import Samples, check_samples
 
 ROWS, WEIGHTS = "X", "weights"
 """Names of the arrays in an .npz file; a .csv file with a header may have a column called ``weights``."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats, Samples
 from deot_mpi.errors import InputError
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.roles import Role
-from deot_mpi.samples import Floats, Samples
 
 DATASETS = ("gaussian", "mixture")
 SCATTERS = ("iid", "component")

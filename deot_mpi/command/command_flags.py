@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from deot_mpi.flag_values import Parser, number_list
+from deot_mpi.command.flag_values import Parser, number_list
+from deot_mpi.data.scaling import SCALINGS
 from deot_mpi.options import (
     METHODS,
     MOMENTS,
@@ -18,7 +19,6 @@ from deot_mpi.options import (
     GromovOptions,
     Options,
 )
-from deot_mpi.scaling import SCALINGS
 
 
 def add_noise(parser: Parser) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from deot_mpi.samples import Floats
+from deot_mpi.data.samples import Floats
 
 _SPAN = 300.0
 """How far (in nats) two entries of a potential may drift apart before the block is absorbed anew.

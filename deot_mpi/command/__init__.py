@@ -1,0 +1,1 @@
+"""The command line: flags, their values, and what they add up to."""

@@ -1,0 +1,1 @@
+"""Samples: from files or made, checked, scaled; and the potentials to start from."""
