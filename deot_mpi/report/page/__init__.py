@@ -13,8 +13,10 @@ Whatever is not ``Markup`` is text and is escaped. A page is a list of sections,
     write_whole(Path("report.html"), lambda file: file.write(text.encode("utf-8", "replace")))
 """
 
+from deot_mpi.report.page.bars import Bar, bars
 from deot_mpi.report.page.chart import Curve, Level, chart
 from deot_mpi.report.page.markup import Markup, element, escaped, joined
+from deot_mpi.report.page.network import Edge, bipartite, heat_map
 from deot_mpi.report.page.parts import (
     Claim,
     Section,
@@ -36,11 +38,15 @@ from deot_mpi.report.page.parts import (
 )
 
 __all__ = [
+    "Bar",
     "Claim",
     "Curve",
+    "Edge",
     "Level",
     "Markup",
     "Section",
+    "bars",
+    "bipartite",
     "bullets",
     "chart",
     "claims",
@@ -51,6 +57,7 @@ __all__ = [
     "figure",
     "folded",
     "heading",
+    "heat_map",
     "joined",
     "note",
     "page",
