@@ -27,7 +27,7 @@ from deot_mpi import __version__
 from deot_mpi.adapt import solve_adapt
 from deot_mpi.agent import Agents
 from deot_mpi.audit import solve_audit
-from deot_mpi.command.arguments import Inputs, Job, config_path, parse
+from deot_mpi.command.arguments import Inputs, Job, config_path, parse, repeating
 from deot_mpi.command.flag_values import HelpWanted
 from deot_mpi.data.files import load_alignment, load_samples, load_start
 from deot_mpi.data.samples import Samples
@@ -94,8 +94,8 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     role = Role.SOURCE if comm.rank < sources else Role.TARGET
     _check_outputs(comm, job, timeout)
 
+    warned = warning(job.options)
     if comm.rank == 0:
-        warned = warning(job.options)
         if warned is not None:
             print(f"deot_mpi: warning: {warned}", file=sys.stderr, flush=True)
         if job.outputs.explain:
@@ -116,10 +116,16 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
         "settings": {**result.settings, **_provenance(job, sources)},
         "disclosure": lessons(job.options),
     }
+    result = replace(result, **more)
+    left = comm if isinstance(result, AuditResult) or result.comm is None else result.comm
+    if left.rank == 0 and job.outputs.report is not None:
+        from deot_mpi.report.html import write_report
+
+        write_report(result, job.outputs.report, repeating(argv, comm.size, job.options.seed), warned)
     if isinstance(result, AuditResult):
-        _write_audit(comm, job, replace(result, **more))
+        _write_audit(left, job, result)
         return 0
-    _write(comm if result.comm is None else result.comm, job, replace(result, **more))
+    _write(left, job, result)
     code = 1 if result.status is Status.DIVERGED else 0
     if result.comm is not None:
         _leave_without_them(result.comm, code or _FINISHED_WITHOUT)
@@ -243,6 +249,7 @@ def _check_outputs(comm: MPI.Intracomm, job: Job, timeout: float) -> None:
             check_plot(job.outputs.plot)
             check_writable(job.outputs.json, "--json")
             check_writable(job.outputs.plot, "--plot")
+            check_writable(job.outputs.report, "--report")
     except InputError as caught:
         error = str(caught)
     agree(comm, error, timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from dataclasses import dataclass, fields
 
@@ -21,6 +22,7 @@ class Outputs:
     json: str | None
     save: str | None
     plot: str | None
+    report: str | None
     progress: str
     explain: bool
 
@@ -84,7 +86,9 @@ def parse(argv: list[str], config: str | None = None, fresh_seed: int = 0) -> Jo
     if command == "audit":
         for flag, given in (("--save", chosen.save), ("--start", chosen.start)):
             if given is not None:
-                raise InputError(f"{flag} is {given!r}, but an audit keeps no potentials; it has --json and --plot.")
+                raise InputError(
+                    f"{flag} is {given!r}, but an audit keeps no potentials; it has --json, --plot and --report."
+                )
     if command == "adapt" and chosen.source is None:
         raise InputError("adapt needs labelled rows: --source 'site-{agent}.npz' (arrays X and y) and --target.")
     return Job(
@@ -102,8 +106,25 @@ def parse(argv: list[str], config: str | None = None, fresh_seed: int = 0) -> Jo
             chosen.start,
         ),
         options=kind(**{field.name: named[field.name] for field in fields(kind)}),
-        outputs=Outputs(chosen.json, chosen.save, chosen.plot, chosen.progress, chosen.explain),
+        outputs=Outputs(chosen.json, chosen.save, chosen.plot, chosen.report, chosen.progress, chosen.explain),
     )
+
+
+def repeating(argv: list[str], ranks: int, seed: int) -> str:
+    """The command line again, to be shown: a fresh seed by its number, and no private seed, which undoes the noise."""
+    words, hidden = [], False
+    for word in argv:
+        flag, given, _ = word.partition("=")
+        if hidden or (given and flag == "--private-seed"):
+            words.append("PRIVATE" if hidden else "--private-seed=PRIVATE")
+            hidden = False
+            continue
+        hidden = word == "--private-seed"
+        words.append(word)
+    for place, word in enumerate(words):
+        if word == "--seed=fresh" or (word == "fresh" and place and words[place - 1] == "--seed"):
+            words[place] = word.replace("fresh", str(seed))
+    return shlex.join(["mpirun", "-n", str(ranks), "python", "-m", "deot_mpi.run", *words])
 
 
 def _config_arguments(text: str, parser: Parser, arguments: list[str]) -> list[str]:

@@ -266,6 +266,7 @@ def _add_outputs(parser: Parser) -> None:
     group.add_argument("--json", metavar="FILE", help="write the result")
     group.add_argument("--save", metavar="DIR", help="each agent writes its own potentials")
     group.add_argument("--plot", metavar="FILE", help="draw the convergence (.png, .svg, .pdf)")
+    group.add_argument("--report", metavar="FILE", help="write a page to look at (.html, one file, opens from disk)")
     group.add_argument(
         "--progress", choices=PROGRESS, default="auto", help="one live line, plain lines, or none (default: auto)"
     )

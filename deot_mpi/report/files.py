@@ -41,7 +41,7 @@ def make_folder(path: str | None, flag: str, owner: str) -> None:
 
 
 def write_json(result: Result | AuditResult, path: str) -> None:
-    text = json.dumps(_json_ready(result.to_dict()), indent=2, allow_nan=False) + "\n"
+    text = json.dumps(json_ready(result.to_dict()), indent=2, allow_nan=False) + "\n"
     write_whole(Path(path), lambda file: file.write(text.encode()))
 
 
@@ -62,12 +62,12 @@ def save_potential(result: Result, folder: str) -> None:
     write_whole(potential_file(folder, result.role, result.index), lambda file: np.savez(file, **arrays))
 
 
-def _json_ready(value: object) -> object:
+def json_ready(value: Any) -> Any:
     """JSON has no infinities and no NaN: a diverged run's become null."""
     if isinstance(value, dict):
-        return {str(key): _json_ready(entry) for key, entry in value.items()}
+        return {str(key): json_ready(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_ready(entry) for entry in value]
+        return [json_ready(entry) for entry in value]
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value

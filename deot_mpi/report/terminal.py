@@ -7,24 +7,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from deot_mpi.report.meanings import EOT_MEANINGS, GROMOV_MEANINGS
 from deot_mpi.report.privacy import guarantee_words
 from deot_mpi.report.progress import WIDTH, terminal_behind_launcher
 from deot_mpi.result import AdaptResult, EOTResult, EpsChoice, ErrorDecomposition, GromovResult, Result, Values
 
 _MOST_STARTS = 10
 """Starts that are listed one by one."""
-_EOT_MEANINGS = {
-    "dual_objective": "F(u,v), the paper's W~_eps",
-    "regularised_cost": "F + eps = <C,pi> + eps KL(pi|R); OTT reg_ot_cost, GeomLoss value",
-    "transport_cost": "<C,pi>; POT sinkhorn2",
-    "entropy_cost": "<C,pi> - eps H(pi), the paper's eq. 2",
-}
-_GROMOV_MEANINGS = {
-    "dual_objective": "alpha (S_X + S_Y - S_XY + 32 |P|^2) + F(u,v)",
-    "regularised_cost": "the cost + eps KL(pi|R)",
-    "transport_cost": "the cost of the plan, without regularisation; POT gw_dist",
-    "entropy_cost": "the cost - eps H(pi)",
-}
 
 
 def print_result(result: Result) -> None:
@@ -34,16 +23,16 @@ def print_result(result: Result) -> None:
         fused = f", fused: alpha = {result.alpha:g}" if result.alpha < 1.0 else ""
         central = None if result.reference is None else result.reference.centralised
         title = f"Entropic Gromov-Wasserstein{fused}, in cost units (squared squared distances)"
-        console.print(_values_table(title, result.values, central, _GROMOV_MEANINGS))
+        console.print(_values_table(title, result.values, central, GROMOV_MEANINGS))
         console.print(_starts_table(result))
     elif isinstance(result, EOTResult):
         central = None if result.reference is None else result.reference.centralised
-        console.print(_values_table("Entropic optimal transport, in cost units", result.values, central, _EOT_MEANINGS))
+        console.print(_values_table("Entropic optimal transport, in cost units", result.values, central, EOT_MEANINGS))
     elif isinstance(result, AdaptResult):
         if result.choice is not None:
             console.print(_choice_table(result.choice))
         console.print(_accuracy_table(result))
-        console.print(_values_table("The transport behind it, in cost units", result.values, None, _EOT_MEANINGS))
+        console.print(_values_table("The transport behind it, in cost units", result.values, None, EOT_MEANINGS))
     console.print(_run_table(result))
     if isinstance(result, EOTResult) and result.errors is not None:
         console.print(_errors_table(result.errors))

@@ -13,6 +13,7 @@ Whatever is not ``Markup`` is text and is escaped. A page is a list of sections,
     write_whole(Path("report.html"), lambda file: file.write(text.encode("utf-8", "replace")))
 """
 
+from deot_mpi.report.page.axis import Axis, span
 from deot_mpi.report.page.bars import Bar, bars
 from deot_mpi.report.page.chart import Curve, Level, chart
 from deot_mpi.report.page.markup import Markup, element, escaped, joined
@@ -38,6 +39,7 @@ from deot_mpi.report.page.parts import (
 )
 
 __all__ = [
+    "Axis",
     "Bar",
     "Claim",
     "Curve",
@@ -65,6 +67,7 @@ __all__ = [
     "picture",
     "section",
     "side_by_side",
+    "span",
     "table",
     "tiles",
 ]

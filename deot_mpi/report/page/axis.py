@@ -23,6 +23,8 @@ class Axis:
     start: float
     end: float
     log: bool = False
+    whole: bool = False
+    """Whether only whole numbers mean something."""
 
     def at(self, value: float) -> float:
         if self.log:
@@ -40,7 +42,10 @@ class Axis:
         return min(max(value, self.low), self.high)
 
     def ticks(self, most: int) -> list[tuple[float, str]]:
-        values = _log_ticks(self.low, self.high, most) if self.log else _linear_ticks(self.low, self.high, most)
+        if self.log:
+            values = _log_ticks(self.low, self.high, most)
+        else:
+            values = _linear_ticks(self.low, self.high, most, 1.0 if self.whole else 0.0)
         return list(zip(values, _labels(values, self.log), strict=True))
 
 
@@ -62,8 +67,8 @@ def span(values: Iterable[float | None], log: bool, *, room: float = 0.05) -> tu
     return low - width, high + width
 
 
-def _linear_ticks(low: float, high: float, most: int) -> list[float]:
-    rough = (high - low) / max(most, 1)
+def _linear_ticks(low: float, high: float, most: int, least: float = 0.0) -> list[float]:
+    rough = max((high - low) / max(most, 1), least)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= 0.8 * rough)
     first = math.ceil(low / step - 1e-9)
@@ -72,17 +77,22 @@ def _linear_ticks(low: float, high: float, most: int) -> list[float]:
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
-    if last - first >= 1:
+    if last - first >= 2:
         every = math.ceil((last - first + 1) / most)
         return [10.0**power for power in range(first, last + 1) if (power - first) % every == 0]
     fine = [10.0**power * digit for power in range(first - 1, last + 1) for digit in (1, 2, 5)]
     inside = [value for value in fine if low <= value <= high]
+    if len(inside) > most:
+        inside = [value for value in inside if f"{value:e}".startswith("1")]
     return inside if len(inside) >= 2 else _linear_ticks(low, high, min(most, 4))
 
 
 def _labels(values: list[float], log: bool) -> list[str]:
     if log and any(value < 1e-3 or value >= 1e5 for value in values):
-        return [f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e+") for value in values]
+        short = [f"{value:.0e}" for value in values]
+        exact = all(abs(float(text) - value) < 1e-6 * value for text, value in zip(short, values, strict=True))
+        written = short if exact else [f"{value:.2e}" for value in values]
+        return [text.replace("e-0", "e-").replace("e+0", "e+") for text in written]
     if log or len(values) < 2:
         return [f"{value:g}" for value in values]
     step, largest = values[1] - values[0], max(abs(value) for value in values)

@@ -11,8 +11,8 @@ from deot_mpi.report.page.markup import Markup, element
 SERIES = 7
 """Colours of style.css; curves beyond that differ by dashes and marks."""
 _DASHES = (None, "7 4", "2 3", "9 3 2 3")
-_APART = 8.0
-"""Pixels between two marks of one curve, at least; points between them are part of its line only."""
+_APART, _FAR_APART, _MANY = 8.0, 30.0, 60
+"""Pixels between two marks of one curve, at least (of one with many points: along x); the rest is part of its line."""
 Numbers = Sequence[float | None]
 
 
@@ -62,11 +62,12 @@ def chart(
     ys = [value for curve in curves for part in (curve.y, curve.low, curve.high) for value in part or ()]
     ys += [one.value for one in levels if not one.upright]
     low, high = y_range or span(ys, log_y)
+    whole = all(value is None or value == int(value) for value in xs)
     width, height = size
     upright = Axis(low, high, height - 44.0, 30.0, log_y)
     ticks = upright.ticks(6)
     left = max((text_width(label) for _, label in ticks), default=20.0) + 14.0
-    across = Axis(*(x_range or span(xs, log_x, room=0.02)), left, width - 14.0, log_x)
+    across = Axis(*(x_range or span(xs, log_x, room=0.02)), left, width - 14.0, log_x, whole)
     parts = [*_frame(across, upright, ticks, x_label, y_label)]
     parts += [_level(one, across, upright) for one in levels]
     parts += [part for place, curve in enumerate(curves) for part in _curve(curve, place, across, upright)]
@@ -87,10 +88,9 @@ def _frame(across: Axis, upright: Axis, ticks: list[tuple[float, str]], x_label:
         parts.append(element("text", label, x=left - 7, y=y + 4, text_anchor="end", class_="tick"))
     most = max(2, int((right - left) / 70))
     shown = across.ticks(most)
-    while len(shown) > 2 and max(text_width(label) for _, label in shown) + 10 > (right - left) / len(shown):
+    while most > 2 and sum(text_width(label) + 10 for _, label in shown) > right - left:
         most -= 1
-        fewer = across.ticks(most)
-        shown = fewer if len(fewer) < len(shown) else shown[::2]
+        shown = across.ticks(most)
     for value, label in shown:
         x = across.at(value)
         parts.append(element("line", x1=x, x2=x, y1=bottom, y2=bottom + 5, class_="axis"))
@@ -147,7 +147,7 @@ def _curve(curve: Curve, place: int, across: Axis, upright: Axis) -> list[Markup
         )
     marked: tuple[float, float] | None = None
     for number, x, y in shown if curve.marks else []:
-        if curve.line and marked is not None and max(abs(x - marked[0]), abs(y - marked[1])) < _APART:
+        if curve.line and marked is not None and _near(x - marked[0], y - marked[1], len(shown)):
             continue
         marked = x, y
         hint = (
@@ -157,6 +157,10 @@ def _curve(curve: Curve, place: int, across: Axis, upright: Axis) -> list[Markup
         )
         parts.append(mark(place, colour, x, y, hint))
     return parts
+
+
+def _near(across: float, down: float, points: int) -> bool:
+    return abs(across) < _FAR_APART if points > _MANY else max(abs(across), abs(down)) < _APART
 
 
 def _band(curve: Curve, colour: int, across: Axis, upright: Axis) -> Markup:

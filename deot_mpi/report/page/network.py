@@ -42,11 +42,12 @@ def bipartite(
     ends = max(text_width(name) for name in left) + 14, width - max(text_width(name) for name in right) - 14
     places = [[(height - len(side) * _ROW) / 2 + (k + 0.5) * _ROW for k in range(len(side))] for side in (left, right)]
     most = max((edge.amount for edge in edges), default=0.0) or 1.0
+    widest = min(3.0, max(0.6, 80.0 / max(len(edges), 1)))
     drawn: list[Markup] = []
     for edge in sorted(edges, key=lambda one: one.amount):
         share = edge.amount / most
         line = {"x1": ends[0], "y1": places[0][edge.left], "x2": ends[1], "y2": places[1][edge.right]}
-        style = {"stroke_width": 1.0 + 4.0 * share, "stroke_opacity": f"{0.25 + 0.65 * share:.2f}"}
+        style = {"stroke_width": 0.7 + widest * share, "stroke_opacity": f"{0.15 + 0.6 * share:.2f}"}
         drawn.append(element("line", element("title", edge.hint), **line, **style, class_="c0"))
     for number, (names, x) in enumerate(zip((left, right), ends, strict=True)):
         outside, anchor = (-9, "end") if number == 0 else (9, "start")
@@ -80,7 +81,9 @@ def _numbers(
         if spot is None:
             return []
         taken.append((*spot, half))
-        drawn.append(element("text", text, x=spot[0], y=spot[1] + 4, text_anchor="middle", class_="halo small"))
+        plate = {"x": spot[0] - half, "y": spot[1] - 7, "width": 2 * half, "height": 14, "rx": 3}
+        drawn.append(element("rect", **plate, class_="plate"))
+        drawn.append(element("text", text, x=spot[0], y=spot[1] + 4, text_anchor="middle", class_="small"))
     return drawn
 
 

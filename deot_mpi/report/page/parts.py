@@ -108,16 +108,15 @@ def table(columns: Sequence[object], rows: Iterable[Sequence[object]], caption: 
         return element("tr", *(element(tag, cell, class_="number" if right else None) for cell, right in aligned))
 
     head = element("thead", line("th", columns))
-    title = element("caption", caption) if caption else ""
+    title = paragraph(caption, quiet=True) if caption else ""
     body = element("tbody", *(line("td", row) for row in cells))
-    return element("div", element("table", title, head, body), class_="wide")
+    return element("div", title, element("table", head, body), class_="wide")
 
 
-def facts(pairs: Iterable[tuple[object, object]], caption: object = "") -> Markup:
+def facts(pairs: Iterable[tuple[object, object]]) -> Markup:
     """Names and what they are, as a table without a head."""
-    title = element("caption", caption) if caption else ""
     rows = (element("tr", element("th", name, scope="row"), element("td", value)) for name, value in pairs)
-    return element("div", element("table", title, element("tbody", *rows)), class_="wide")
+    return element("div", element("table", element("tbody", *rows)), class_="wide")
 
 
 def claims(entries: Iterable[Claim]) -> Markup:
