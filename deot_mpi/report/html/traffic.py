@@ -52,7 +52,7 @@ def graph(result: Facts) -> Section:
     drawn = []
     if max(len(sources), len(targets)) <= _DRAWN:
         lines = [Edge(edge["source"], edge["target"], edge["bytes"], _hint(edge, sources, targets)) for edge in edges]
-        words = f"Width and strength: what the edge carried, both ways; numbers, where there is room, in {unit}."
+        words = f"Width and strength: what the edge carried, both ways; numbers, where all have room, in {unit}."
         drawn.append(figure(bipartite(sources, targets, lines, shown), words))
     table_of = [[0.0] * len(targets) for _ in sources]
     for edge in edges:
@@ -63,7 +63,10 @@ def graph(result: Facts) -> Section:
         table_of, "source agents", "target agents", shown,
         row_names=indices[0] if named else (), column_names=indices[1] if named else (),
     )  # fmt: skip
-    drawn.append(figure(picture, f"The same numbers: {unit} on each edge, both ways. Empty: no edge. Point at a cell."))
+    words = f"{unit} on each edge, both ways; empty: no edge. Point at a cell for its number."
+    if not named:
+        words += " A cell is a block of neighbouring agents, named by its first."
+    drawn.append(figure(picture, words))
     return section("The graph E", _protocol(result["protocol"]), side_by_side(*drawn))
 
 

@@ -14,6 +14,8 @@ _ALONG = (0.5, 0.38, 0.62, 0.3, 0.7, 0.22, 0.78, 0.16, 0.84)
 _BLOCKS = 64
 """Cells a side beyond which neighbouring ones are drawn as one."""
 _CELL, _LEAST_CELL = 40, 7
+_SMALL_LETTER = 6.3
+"""Pixels of a digit of 11 pixels' height."""
 _NUMBERED = 16
 """Rows and columns up to which a map says its numbers."""
 
@@ -111,7 +113,7 @@ def heat_map(
     cell = max(_LEAST_CELL, min(_CELL, (width - left - 4) / across))
     top, most = 40.0, max(max(map(abs, row)) for row in blocks) or 1.0
     numbered = max(down, across) <= _NUMBERED and all(
-        text_width(shown(value)) <= cell + 2 for row in blocks for value in row if value
+        _SMALL_LETTER * len(shown(value)) <= cell for row in blocks for value in row if value
     )
     drawn = [element("text", columns, x=left, y=13), *_names(names, left, top, cell)]
     for i, row in enumerate(blocks):
