@@ -173,6 +173,15 @@ def test_what_went_wrong_stands_first(runs: dict[str, Any]) -> None:
     assert "give more --rounds (now 1000)" in report_page(early, LINE, None)
 
 
+def test_every_edge_has_its_number_up_to_16_by_16_agents(runs: dict[str, Any]) -> None:
+    result, _ = runs["eot"]
+    numbers = {
+        size: len(re.findall('class="small( on)?"', report_page(_many(result, size, size), LINE, None)))
+        for size in (16, 17)
+    }
+    assert numbers == {16: 256, 17: 0}
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:

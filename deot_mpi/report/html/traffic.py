@@ -47,7 +47,8 @@ def graph(result: Facts) -> Section:
     size, unit = byte_unit(max((edge["bytes"] for edge in edges), default=1))
 
     def shown(amount: float) -> str:
-        return f"{amount / size:.3g}"
+        text = f"{amount / size:.3g}"
+        return text if len(text) <= 4 else f"{amount / size:.2f}"  # cells of 16 by 16 have room for no more
 
     drawn = []
     if max(len(sources), len(targets)) <= _DRAWN:

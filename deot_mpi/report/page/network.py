@@ -123,7 +123,7 @@ def heat_map(
             box = {"x": x, "y": y, "width": cell, "height": cell, "fill_opacity": f"{0.04 + 0.96 * share:.3f}"}
             drawn.append(element("rect", hint, **box, class_=f"cell f{0 if value >= 0 else 1}"))
             if numbered and value:
-                tone = "small on" if share > 0.5 else "small"
+                tone = "small on" if share > 0.6 else "small"
                 middle = {"x": x + cell / 2, "y": y + cell / 2 + 4}
                 drawn.append(element("text", shown(value), **middle, text_anchor="middle", class_=tone))
     size = max(left + across * cell + 4, left + text_width(columns)), top + down * cell + 24
