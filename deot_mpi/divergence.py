@@ -32,6 +32,9 @@ from deot_mpi.solvers.symmetric import Symmetric
 from deot_mpi.view import AgentView
 
 _SAVED = "self_terms"
+_CHECK_EVERY = 5
+"""Rounds between measurements, at most: the error halves in each, and adding it up over all agents takes as long as a
+small round."""
 
 
 def self_costs(
@@ -90,7 +93,7 @@ def _solved(
     with Channel(edges, Kind.POTENTIALS, outgoing, incoming) as channel:
         solver = Symmetric(view, rows, channel, single_precision=options.single_precision)
         state, recorder = solver.setup(), Recorder(setting, progress, SelfTermPoint)
-        rule = Rule(rounds, options.tol, "marginal", check_every=1)
+        rule = Rule(rounds, options.tol, "marginal", min(_CHECK_EVERY, options.check_every))
         ended = run_to_end(setting, solver, state, rule, options, recorder, between=keeper.before)
     # F + eps: the regularised cost of each domain with itself.
     sums = {role: ended.sums_of(role) for role in Role}

@@ -28,11 +28,14 @@ def warning(options: Options) -> str | None:
         return "not private: besides sketches, means of rows are sent, which come near to rows ('audit --mapped')."
     if getattr(options, "flip", 0.0):
         return "whether flipped sketches protect your rows depends on them: 'audit' measures it on your data."
+    chosen = "." if isinstance(options, GromovOptions) or options.debias else _CHOOSE
     return (
         "not private: sketches without flips give rows away to a neighbour that tries; 'audit' measures how well on "
-        "your data"
-        + ("." if isinstance(options, GromovOptions) else ", and '--max-recovery 0.5' protects them where it can.")
+        f"your data{chosen}"
     )
+
+
+_CHOOSE = ", and '--max-recovery 0.5' protects them where it can."
 
 
 def privacy_notes(setting: Setting, options: EOTOptions) -> tuple[str, ...]:
