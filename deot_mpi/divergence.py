@@ -6,7 +6,9 @@ e_i e_k: the product protocol of E's own marginals. Both domains solve at the sa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -18,12 +20,12 @@ from deot_mpi.faults.keeper import Keeper
 from deot_mpi.kernel import Kernel, LogPairs, Shown, SketchKernel
 from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.kinds import Kind
-from deot_mpi.options import Options
+from deot_mpi.options import EOTOptions
 from deot_mpi.privacy.noise import Chance, Noise
 from deot_mpi.problem import means_of_node, row_block
 from deot_mpi.result import SelfCosts, SelfTermPoint
 from deot_mpi.roles import Role
-from deot_mpi.running import Clock, Progress, Recorder, run_to_end
+from deot_mpi.running import Clock, Ended, Progress, Recorder, run_to_end
 from deot_mpi.setting import Setting
 from deot_mpi.showing import JoinedPairs, side_by_side
 from deot_mpi.solvers import Status
@@ -41,8 +43,7 @@ def self_costs(
     setting: Setting,
     kernel: Kernel,
     eps: float,
-    options: Options,
-    rounds: int,
+    options: EOTOptions,
     chance: Chance,
     keeper: Keeper,
     progress: Progress | None = None,
@@ -54,10 +55,36 @@ def self_costs(
     """
     found = setting.collectives.all_or_none(lambda: _restored(setting, keeper))
     if found is None:
-        found = _solved(setting, kernel, eps, options, rounds, chance, keeper, progress)
+        clock = Clock()
+        view, edges = _view(setting, eps), _edges(setting)
+        rows = _rows(setting, kernel, options, view, edges, chance)
+        solver_of = partial(Symmetric, view, rows, single_precision=options.single_precision)
+        ended, rounds = _rounds(setting, solver_of, edges, options, keeper, progress)
+        # F + eps: the regularised cost of each domain with itself.
+        sums = {role: ended.sums_of(role) for role in Role}
+        source, target = (sums[role].linear - eps * sums[role].mass + eps for role in Role)
+        found = SelfCosts(source, target, ended.sums.error, rounds, ended.status, clock.seconds)
     numbers = [found.source, found.target, found.marginal_error, float(found.rounds), found.seconds]
     keeper.beside[_SAVED] = np.array([*numbers, float(list(Status).index(found.status))])
     return found
+
+
+def _rounds(
+    setting: Setting,
+    solver_of: Callable[[Channel], Symmetric],
+    edges: DomainEdges,
+    options: EOTOptions,
+    keeper: Keeper,
+    progress: Progress | None,
+) -> tuple[Ended, int]:
+    counts = setting.sizes.counts[setting.agents.role]
+    outgoing = dict.fromkeys(edges.neighbours, np.zeros(setting.samples.count))
+    incoming = {k: np.zeros(int(counts[k])) for k in edges.neighbours}
+    with Channel(edges, Kind.POTENTIALS, outgoing, incoming) as channel:
+        solver = solver_of(channel)
+        state, recorder = solver.setup(), Recorder(setting, progress, SelfTermPoint)
+        rule = Rule(options.rounds, options.tol, "marginal", min(_CHECK_EVERY, options.check_every))
+        return run_to_end(setting, solver, state, rule, options, recorder, between=keeper.before), state.round
 
 
 def _restored(setting: Setting, keeper: Keeper) -> SelfCosts | None:
@@ -72,35 +99,6 @@ def _restored(setting: Setting, keeper: Keeper) -> SelfCosts | None:
             f"{setting.agents.name}: the checkpoint of round {keeper.resumed.round} lacks the self-terms ({error}); "
             "start without --resume."
         ) from error
-
-
-def _solved(
-    setting: Setting,
-    kernel: Kernel,
-    eps: float,
-    options: Options,
-    rounds: int,
-    chance: Chance,
-    keeper: Keeper,
-    progress: Progress | None,
-) -> SelfCosts:
-    clock = Clock()
-    view, edges = _view(setting, eps), _edges(setting)
-    rows = _rows(setting, kernel, options, view, edges, chance)
-    counts = setting.sizes.counts[view.role]
-    outgoing = dict.fromkeys(edges.neighbours, np.zeros(view.shares.size))
-    incoming = {k: np.zeros(int(counts[k])) for k in edges.neighbours}
-    with Channel(edges, Kind.POTENTIALS, outgoing, incoming) as channel:
-        solver = Symmetric(view, rows, channel, single_precision=options.single_precision)
-        state, recorder = solver.setup(), Recorder(setting, progress, SelfTermPoint)
-        rule = Rule(rounds, options.tol, "marginal", min(_CHECK_EVERY, options.check_every))
-        ended = run_to_end(setting, solver, state, rule, options, recorder, between=keeper.before)
-    # F + eps: the regularised cost of each domain with itself.
-    sums = {role: ended.sums_of(role) for role in Role}
-    values = {role: sums[role].linear - eps * sums[role].mass + eps for role in Role}
-    return SelfCosts(
-        values[Role.SOURCE], values[Role.TARGET], ended.sums.error, state.round, ended.status, clock.seconds
-    )
 
 
 def _view(setting: Setting, eps: float) -> AgentView:
@@ -119,7 +117,7 @@ def _edges(setting: Setting) -> DomainEdges:
 
 
 def _rows(
-    setting: Setting, kernel: Kernel, options: Options, view: AgentView, edges: DomainEdges, chance: Chance
+    setting: Setting, kernel: Kernel, options: EOTOptions, view: AgentView, edges: DomainEdges, chance: Chance
 ) -> RowBlock | None:
     """Show the others of the domain what the kernel needs, and hold the agent's own rows against all they show."""
     role, counts = view.role, setting.sizes.counts[view.role]

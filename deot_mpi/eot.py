@@ -113,7 +113,7 @@ def _solve_eot(
         setup_seconds, terms = clock.seconds, None
         if options.debias:
             chance = _chance(setting, options, keeper.private_seed)
-            terms = self_costs(setting, kernel, eps, options, options.rounds, chance, keeper, progress)
+            terms = self_costs(setting, kernel, eps, options, chance, keeper, progress)
         solution = solve_prepared(setting, holding, options, progress, first, keeper, past)
         result = _result(setting, kernel, holding, options, solution, terms, setup_seconds, clock)
         said = keeper.close()
