@@ -15,20 +15,28 @@ from threadpoolctl import threadpool_limits
 from deot_mpi.agent import Agents
 from deot_mpi.data.samples import Floats, Samples, check_samples
 from deot_mpi.data.start import Start, agree_on_start, given_start
-from deot_mpi.exchange.traffic import expected_bytes
+from deot_mpi.divergence import self_costs
+from deot_mpi.exchange.traffic import expected_bytes, self_term_bytes
 from deot_mpi.faults.keeper import Keeper, Stop
 from deot_mpi.faults.survival import Past, survive
 from deot_mpi.kernel import Kernel, RawKernel, SketchKernel, log_block
 from deot_mpi.kinds import Kind
 from deot_mpi.options import EOTOptions
 from deot_mpi.privacy.choose import Chosen, protected
-from deot_mpi.privacy.disclosure import loss_notes, privacy_notes, protection_notes, protocol_notes, reference_notes
+from deot_mpi.privacy.disclosure import (
+    divergence_notes,
+    loss_notes,
+    privacy_notes,
+    protection_notes,
+    protocol_notes,
+    reference_notes,
+)
 from deot_mpi.privacy.findings import Protection
 from deot_mpi.privacy.guarantee import answers_sent, guarantee
-from deot_mpi.privacy.noise import Noise, private_chance
+from deot_mpi.privacy.noise import Chance, Noise, private_chance
 from deot_mpi.problem import Holding, build, check_resolution, largest_local_distance, make_channel, make_solver
 from deot_mpi.reference import FLAT_SIZE, REFERENCE_TIMEOUT, Pooled, compare, flatten, require_pot, unflatten
-from deot_mpi.result import EOTResult, ErrorDecomposition, ReferenceValues, TracePoint, Values
+from deot_mpi.result import EOTResult, ErrorDecomposition, ReferenceValues, SelfCosts, TracePoint, Values
 from deot_mpi.roles import Role
 from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent, understood
 from deot_mpi.setting import Setting, centred, choose_eps, mean_cost
@@ -102,9 +110,12 @@ def _solve_eot(
             setting.collectives.all_or_none(require_pot)
         options, (protection, eps) = past.settle(options, lambda: settled(setting, options))
         kernel, holding = prepare(setting, options, eps, keeper.private_seed, keep=True if options.reference else None)
-        setup_seconds = clock.seconds
+        setup_seconds, terms = clock.seconds, None
+        if options.debias:
+            chance = _chance(setting, options, keeper.private_seed)
+            terms = self_costs(setting, kernel, eps, options, chance, keeper, progress)
         solution = solve_prepared(setting, holding, options, progress, first, keeper, past)
-        result = _result(setting, kernel, holding, options, solution, setup_seconds, clock)
+        result = _result(setting, kernel, holding, options, solution, terms, setup_seconds, clock)
         said = keeper.close()
     setting.agents.free()
     notes = (*result.notes, *protection_notes(protection), *said, *loss_notes(past.lost))
@@ -123,14 +134,19 @@ def prepare(
     """The kernel, and what every agent holds of it; ``keep`` what was shown for later. ``private_seed`` is this agent's
     own, for noise, where the options have none."""
     kernel = _kernel(setting, eps, options)
-    agents, seeded = setting.agents, None
+    seeded = None
     if options.pairwise_seeds and isinstance(kernel, SketchKernel):
         seeded = partial(_reseeded, kernel)
-    seed = private_seed if options.private_seed is None else options.private_seed
-    chance = private_chance(seed, agents.role, agents.known_as(agents.role, agents.index))
+    chance = _chance(setting, options, private_seed)
     holding = build(setting, kernel, eps, options, keep=keep, chance=chance, seeded=seeded)
     setting.collectives.all_or_none(lambda: check_resolution(holding.view, setting.agents.name))
     return kernel, holding
+
+
+def _chance(setting: Setting, options: EOTOptions, private_seed: int) -> Chance:
+    """Of this agent alone; asked twice, it gives the same noise twice."""
+    agents, seed = setting.agents, private_seed if options.private_seed is None else options.private_seed
+    return private_chance(seed, agents.role, agents.known_as(agents.role, agents.index))
 
 
 def eps_of(setting: Setting, options: EOTOptions) -> float:
@@ -203,6 +219,7 @@ def _result(
     holding: Holding,
     options: EOTOptions,
     solution: Solution,
+    terms: SelfCosts | None,
     setup_seconds: float,
     clock: Clock,
 ) -> EOTResult:
@@ -219,7 +236,8 @@ def _result(
     else:
         tau = _tau_on_edges(setting, holding, kernel)
     protocol = setting.protocol.report(tau, pairs)
-    known = account(setting, ended.errors, costs, expected_bytes(setting, options, rounds))
+    within = self_term_bytes(setting, options, terms.rounds) if terms is not None and terms.here else {}
+    known = account(setting, ended.errors, costs, expected_bytes(setting, options, rounds), within)
     return EOTResult(
         values=values,
         eps=view.eps,
@@ -236,9 +254,15 @@ def _result(
         index=setting.agents.known_as(view.role, view.index),
         resumed_from=solution.resumed,
         potential=solution.state.potential,
+        self_terms=terms,
         reference=reference,
         errors=errors,
-        notes=(*privacy_notes(setting, options), *protocol_notes(protocol), *reference_notes(reference)),
+        notes=(
+            *privacy_notes(setting, options),
+            *protocol_notes(protocol),
+            *divergence_notes(setting.protocol, terms),
+            *reference_notes(reference),
+        ),
         settings=settings_of(options),
         guarantee=guarantee(options.flip, options.bits, answers_of(setting, options)),
     )

@@ -88,14 +88,11 @@ def build(
         edge_weights={j: float(weights[j]) for j in edges.neighbours},
         blocks={} if one_pass else _blocks(role, kernel, own, shown, shares),
     )
-    # Who listens also computes.
-    node = share_node(setting.agents, listens, setting.ledger, options.timeout)
-    threads = options.threads or threads_for(node.cores)
-    memory = memory_for(node.workers) if options.memory is None else float(options.memory)
+    memory, threads = means_of_node(setting, options, works=listens)  # who listens also computes
     rows = None
     if role is Role.SOURCE and edges.neighbours:
         pairs = side_by_side(kernel, own, shown)
-        rows = _row_block(view, pairs, shares, options, memory if one_pass else 0.0, threads)
+        rows = row_block(view, pairs, shares, options, memory if one_pass else 0.0, threads)
     kept = not setting.protocol.is_storage if keep is None else keep
     return Holding(view, rows, own, shown if kept else {}, shares, memory, threads)
 
@@ -134,9 +131,17 @@ def _blocks(
     return blocks
 
 
-def _row_block(
+def means_of_node(setting: Setting, options: Options, *, works: bool) -> tuple[float, int]:
+    """Bytes of kernel and threads that an agent which ``works`` may use. Collective over all agents."""
+    node = share_node(setting.agents, works, setting.ledger, options.timeout)
+    memory = memory_for(node.workers) if options.memory is None else float(options.memory)
+    return memory, options.threads or threads_for(node.cores)
+
+
+def row_block(
     view: AgentView, pairs: LogPairs, shares: dict[int, Floats], options: Options, memory: float, threads: int
 ) -> RowBlock:
+    """An agent's rows against the columns of all its neighbours, weighed by (e_ij/e_i) beta_m."""
     ends = np.cumsum([shares[j].size for j in view.neighbours])
     columns = {j: slice(int(end) - shares[j].size, int(end)) for j, end in zip(view.neighbours, ends, strict=True)}
     log_weights = [np.log(e / view.marginal) + np.log(shares[j]) for j, e in view.edge_weights.items()]

@@ -73,10 +73,10 @@ class Clock:
 
 
 class Recorder:
-    """Adds every agent's measurement and keeps the trace."""
+    """Adds every agent's measurement and keeps the trace, of points of a kind."""
 
-    def __init__(self, setting: Setting, progress: Progress | None) -> None:
-        self._setting, self._progress = setting, progress
+    def __init__(self, setting: Setting, progress: Progress | None, kind: type[TracePoint] = TracePoint) -> None:
+        self._setting, self._progress, self._kind = setting, progress, kind
         self._clock = Clock()
         self.trace: list[TracePoint] = []
         self.constant = 0.0
@@ -90,7 +90,7 @@ class Recorder:
         )
         table = self._setting.collectives.share(Kind.CONTROL, row)
         rows = np.concatenate([table.source, table.target])
-        point = TracePoint(
+        point = self._kind(
             round=self.rounds_before + round_,
             objective=self.constant + ordered_sum(rows[:, 0]),
             error=ordered_sum(rows[:, 1]),
@@ -110,14 +110,30 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a solver's run: why it stopped, and its sums over all agents, exact at the last potentials."""
+    """The end of a solver's run: why it stopped, and every agent's part of the sums, exact at the last potentials."""
 
     status: Status
-    sums: Closing
-    errors: dict[Role, Floats]
-    """Each agent's part of the L1 marginal error."""
+    parts: Tables[np.float64]
+    """A ``Closing`` of each agent, as a row."""
     rounds_seconds: float
     check_seconds: float
+
+    @property
+    def sums(self) -> Closing:
+        """Over all agents."""
+        return _added(np.concatenate([self.parts.source, self.parts.target]))
+
+    def sums_of(self, role: Role) -> Closing:
+        return _added(self.parts.of(role))
+
+    @property
+    def errors(self) -> dict[Role, Floats]:
+        """Each agent's part of the L1 marginal error."""
+        return {role: self.parts.of(role)[:, 1] for role in Role}
+
+
+def _added(parts: Floats) -> Closing:
+    return Closing(*(ordered_sum(column) for column in parts.T))
 
 
 def run_to_end(
@@ -128,17 +144,22 @@ def run_to_end(
     options: Options,
     recorder: Recorder,
     keeper: Keeper | None = None,
+    between: Callable[[SolverState], None] | None = None,
 ) -> Ended:
-    """Rounds until the stopping rule ends them, then the final reduce; again in float64 if that finds tol missed."""
+    """Rounds until the stopping rule ends them, then the final reduce; again in float64 if that finds tol missed.
+
+    ``keeper`` writes checkpoints of these rounds; without one, ``between`` is what is done after every round.
+    """
     clock = Clock()
-    between = None if keeper is None else keeper.between(solver)
+    between = between if keeper is None else keeper.between(solver)
     first, more = keeper is None or keeper.phase == 0, True
     if first:
         aimed = replace(rule, tol=rule.tol * (_SINGLE_SHARE if options.single_precision else 1.0))
         status = solver.run(state, aimed, recorder, between)
         rounds_seconds = clock.seconds
-        sums, errors = _final_sums(setting, solver, state)
-        more = status is Status.MARGINAL and sums.error > rule.tol and solver.sharpen(state)
+        parts = _final_parts(setting, solver, state)
+        missed = _added(np.concatenate([parts.source, parts.target])).error > rule.tol
+        more = status is Status.MARGINAL and missed and solver.sharpen(state)
         if more:
             status = Status.ROUNDS
             more = state.round < rule.rounds
@@ -147,20 +168,18 @@ def run_to_end(
             keeper.phase = 1
         status = solver.run(state, rule, recorder, between)
         rounds_seconds = clock.seconds
-        sums, errors = _final_sums(setting, solver, state)
-    if not np.isfinite(sums.linear - solver.view.eps * sums.mass):
-        status = Status.DIVERGED
-    elif status is Status.ROUNDS and rule.stop == "marginal" and sums.error <= rule.tol:
-        status = Status.MARGINAL  # the rounds had not seen it, the float64 check has
-    return Ended(status, sums, errors, rounds_seconds, clock.seconds - rounds_seconds)
+        parts = _final_parts(setting, solver, state)
+    ended = Ended(status, parts, rounds_seconds, clock.seconds - rounds_seconds)
+    if not np.isfinite(ended.sums.linear - solver.view.eps * ended.sums.mass):
+        return replace(ended, status=Status.DIVERGED)
+    if status is Status.ROUNDS and rule.stop == "marginal" and ended.sums.error <= rule.tol:
+        return replace(ended, status=Status.MARGINAL)  # the rounds had not seen it, the float64 check has
+    return ended
 
 
-def _final_sums(setting: Setting, solver: Solver, state: SolverState) -> tuple[Closing, dict[Role, Floats]]:
-    """The last exchange and the final reduce: every agent's part of the values, and its marginal error."""
-    closing = solver.finish(state)
-    table = setting.collectives.share(Kind.OBJECTIVES, np.array(astuple(closing)))
-    parts = np.concatenate([table.source, table.target])
-    return Closing(*(ordered_sum(column) for column in parts.T)), {role: table.of(role)[:, 1] for role in Role}
+def _final_parts(setting: Setting, solver: Solver, state: SolverState) -> Tables[np.float64]:
+    """The last exchange and the final reduce: every agent's part of the values and of the marginal error."""
+    return setting.collectives.share(Kind.OBJECTIVES, np.array(astuple(solver.finish(state))))
 
 
 @dataclass(frozen=True)
@@ -177,12 +196,16 @@ def spent(setting: Setting, clock: Clock) -> Tables[np.float64]:
 
 
 def account(
-    setting: Setting, errors: dict[Role, Floats], costs: Tables[np.float64], formula: dict[Kind, int]
+    setting: Setting,
+    errors: dict[Role, Floats],
+    costs: Tables[np.float64],
+    formula: dict[Kind, int],
+    within_formula: dict[Kind, int] | None = None,
 ) -> Account:
     """Every agent's summary and the ledger of all; nothing may be sent after it that the ledger should show."""
     table = setting.collectives.share_ledger()
     counts = {role: Ledger.unpack(table.of(role)) for role in Role}
-    return Account(_summaries(setting, errors, costs), summarise_ledger(counts, formula))
+    return Account(_summaries(setting, errors, costs), summarise_ledger(counts, formula, within_formula or {}))
 
 
 def _summaries(setting: Setting, errors: dict[Role, Floats], costs: Tables[np.float64]) -> tuple[AgentSummary, ...]:

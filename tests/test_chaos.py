@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from launch import MPIRUN
+from problems import squared_distances
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from chaos.fuzz import fuzz, summary
 from chaos.jobs import Ended, run_job
 from chaos.judge import judge, right_value, same_end
-from chaos.plans import Plan, Problem, draw_plan
+from chaos.plans import DIMENSION, SAMPLES, Plan, Problem, draw_plan
 
 from deot_mpi.data.synthetic import SyntheticSet
+from deot_mpi.reference import solve_pooled
 from deot_mpi.roles import Role
 
 SMALL = Problem(4, 2, "raw", "uniform", "sinkhorn", 2.0)
@@ -33,6 +35,23 @@ def run(
     arguments = [*problem.arguments(), "--json", str(path), *more]
     ended = run_job(problem.ranks, arguments, faults, ulfm=ulfm, limit=limit, folder=folder)
     return ended, json.loads(path.read_text()) if path.exists() else None
+
+
+@needs_mpirun
+def test_a_loss_during_the_self_terms_leaves_those_of_who_is_left(tmp_path: Path) -> None:
+    """The divergence is that of a run that the lost agent was never part of."""
+    fault = {"rank": 3, "call": 45, "fault": "kill"}
+    ended, found = run(SMALL, [fault], tmp_path, "--debias", "--on-failure", "continue", ulfm=True)
+    assert ended.code == 4, ended.err
+    assert found is not None
+    assert [(one["role"], one["index"], one["round"]) for one in found["lost_agents"]] == [("target", 1, 0)]
+    rows = SyntheticSet(samples=SAMPLES, dim=DIMENSION)
+    x = np.concatenate([rows.share(Role.SOURCE, k, 2).rows for k in range(2)])
+    y, costs = rows.share(Role.TARGET, 0, 2).rows, []
+    for left, right in ((x, y), (x, x), (y, y)):
+        plan = np.full((len(left), len(right)), 1.0 / (len(left) * len(right)))
+        costs.append(solve_pooled(squared_distances(left, right), plan, 2.0).values.regularised_cost)
+    assert found["sinkhorn_divergence"] == pytest.approx(costs[0] - (costs[1] + costs[2]) / 2, rel=1e-8)
 
 
 @needs_mpirun

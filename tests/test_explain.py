@@ -23,6 +23,8 @@ from deot_mpi.privacy.explain import lessons, told
         (GromovOptions(moment="exchange"), "raw rows, as eps goes to 0", "second moments"),
         (AdaptOptions(), "a row mapped to the target domain", "the mass that each"),
         (AdaptOptions(method="labels"), "the mass that each of its classes sends", "mapped"),
+        (EOTOptions(debias=True), "every other agent of its own domain: on which side of random planes", "themselves"),
+        (EOTOptions(kernel="raw", debias=True), "of its own domain: its rows themselves", "bits"),
         (EOTOptions(pairwise_seeds=True), "planes that only the two know", "rows themselves"),
         (AuditOptions(mapped=True), "sketch, length and potential of a row", "rows themselves"),
         (AuditOptions(), "quantiles of the errors", "rows themselves"),
@@ -37,7 +39,7 @@ def test_what_is_said(options: Options, words: str, absent: str) -> None:
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--pairwise-seeds"], ["--kernel", "raw", "--solver", "kept"], ["gromov", "--starts", "1"]],
+    [["--debias"], ["--pairwise-seeds"], ["--kernel", "raw", "--solver", "kept"], ["gromov", "--starts", "1"]],
 )
 def test_the_ledger_shows_nothing_that_was_not_announced(tmp_path: Path, arguments: list[str]) -> None:
     command = [*arguments, "--samples", "40", "--explain", "--json", str(tmp_path / "r.json"), "--bits", "64"]
@@ -46,7 +48,12 @@ def test_the_ledger_shows_nothing_that_was_not_announced(tmp_path: Path, argumen
     assert run.out.index("Before anything is sent") < run.out.index("dual_objective")
     found = json.loads((tmp_path / "r.json").read_text())
     announced = {kind for lesson in found["disclosure"] for kind in lesson["kind"].split(", ")}
-    sent = {row["kind"] for row in found["ledger"]["by_kind"] if row["bytes"]}
+    sent = {row["kind"] for row in found["ledger"]["by_kind"] if row["bytes"] or row["within_bytes"]}
     assert sent <= announced
-    assert len(found["disclosure"]) == len(lessons(EOTOptions())) or arguments
+    if arguments == ["--debias"]:
+        assert len(found["disclosure"]) == len(lessons(EOTOptions(debias=True)))
+        assert found["sinkhorn_divergence"] == pytest.approx(
+            found["regularised_cost"] - (found["source_self_term"] + found["target_self_term"]) / 2
+        )
+        assert f"{found['sinkhorn_divergence']:.10g}" in run.out
     assert run.err.startswith("deot_mpi: warning: not private")

@@ -15,7 +15,7 @@ from deot_mpi.data.samples import check_samples
 from deot_mpi.data.scaling import scaled
 from deot_mpi.data.synthetic import SyntheticSet
 from deot_mpi.errors import InputError
-from deot_mpi.options import EOTOptions
+from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions, Options
 from deot_mpi.roles import Role
 
 ROWS = np.array([[1.0, 2.0], [3.5, -4.0], [0.1, 1e-3]])
@@ -262,3 +262,19 @@ def test_scaling_of_rows() -> None:
         scaled(np.array([[1.0], [0.0]]), "unit", "source agent 0")
     with pytest.raises(InputError, match=r"target agent 2: row 0, column 1 is negative .*takes roots; use 'unit'"):
         scaled(np.array([[1.0, -1.0]]), "hellinger", "target agent 2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "words"),
+    [
+        (EOTOptions, {"pairwise_seeds": True}, "the same planes for all pairs of rows"),
+        (EOTOptions, {"max_recovery": 0.5}, "small difference of large values"),
+        (EOTOptions, {"debias": "yes"}, "debias is 'yes'; it must be True or False"),
+        (AdaptOptions, {}, "adapt reads labels off the plan"),
+        (AuditOptions, {}, "an audit with solver 'kept'"),
+        (GromovOptions, {}, "no convex problem"),
+    ],
+)
+def test_debias_is_refused_where_it_cannot_be_had(kind: type[Options], more: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        kind(**{"debias": True, **more})

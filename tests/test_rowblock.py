@@ -90,6 +90,8 @@ def test_memory_threads_and_order_of_arrival_do_not_change_a_bit(precision: str)
         for other in others:
             np.testing.assert_array_equal(other[0], first[0])
             np.testing.assert_array_equal(other[1], first[1])
+        for block in variants.values():
+            np.testing.assert_array_equal(block.row_potential(g), first[0])
 
 
 @pytest.mark.parametrize("spread", [1.0, 30.0])

@@ -147,6 +147,11 @@ def _add_problem(parser: Parser, default: Options) -> argparse._ArgumentGroup:
         group.add_argument(
             f"--{name}", action=argparse.BooleanOptionalAction, default=True, help=f"{text} (default: yes)"
         )
+    group.add_argument(
+        "--debias", action=argparse.BooleanOptionalAction, default=False,
+        help="eot: also the Sinkhorn divergence, 0 for equal samples; agents of one domain then show\n"
+        "each other what they show to the other domain (default: no)",
+    )  # fmt: skip
     return group
 
 

@@ -30,8 +30,22 @@ class Edges:
     def rank(self, neighbour: int) -> int:
         """The rank behind a neighbour. Asking for an agent that E does not connect is a bug, not a message."""
         if neighbour not in self.neighbours:
-            raise AssertionError(f"{self.agents.name} has no edge to {self.agents.neighbour_name(neighbour)}")
+            raise AssertionError(f"{self.agents.name} has no edge to {self.name(neighbour)}")
+        return self._rank(neighbour)
+
+    def _rank(self, neighbour: int) -> int:
         return self.agents.rank_of(self.agents.role.other, neighbour)
+
+    @property
+    def comm(self) -> MPI.Intracomm:
+        return self.agents.comm
+
+    def name(self, neighbour: int) -> str:
+        return self.agents.neighbour_name(neighbour)
+
+    def count(self, kind: Kind, neighbour: int, nbytes: int) -> None:
+        """Note a message in the ledger."""
+        self.ledger.sent(kind, neighbour, nbytes)
 
     def swap(self, kind: Kind, outgoing: Array, incoming: dict[int, Array]) -> None:
         """Send one array to every neighbour and fill one array from each; used once per run and kind."""
@@ -40,17 +54,17 @@ class Edges:
 
     def swap_each(self, kind: Kind, outgoing: Mapping[int, Array], incoming: Mapping[int, Array]) -> None:
         """As ``swap``, with an array of its own for each neighbour that gets one."""
-        comm = self.agents.comm
+        comm = self.comm
         requests = [comm.Irecv(array, self.rank(j), int(kind)) for j, array in incoming.items()]
         for j, array in outgoing.items():
-            self.ledger.sent(kind, j, array.nbytes)
+            self.count(kind, j, array.nbytes)
             requests.append(comm.Isend(array, self.rank(j), int(kind)))
         statuses = wait_all(requests, self.timeout, lambda: self._names(incoming))
         for (j, array), status in zip(incoming.items(), statuses, strict=False):  # receives come first
-            check_message(kind, array, status, self.agents.neighbour_name(j))
+            check_message(kind, array, status, self.name(j))
 
     def _names(self, neighbours: Iterable[int]) -> str:
-        return " or ".join(self.agents.neighbour_name(j) for j in neighbours) or "its neighbours"
+        return " or ".join(self.name(j) for j in neighbours) or "its neighbours"
 
 
 class Channel:
@@ -61,7 +75,7 @@ class Channel:
     """
 
     def __init__(self, edges: Edges, kind: Kind, outgoing: dict[int, Floats], incoming: dict[int, Floats]) -> None:
-        comm, self._edges, self._kind = edges.agents.comm, edges, kind
+        comm, self._edges, self._kind = edges.comm, edges, kind
         self.outgoing, self.incoming = outgoing, incoming
         self._send = {j: comm.Send_init(array, edges.rank(j), int(kind)) for j, array in outgoing.items()}
         self._receive = {j: comm.Recv_init(array, edges.rank(j), int(kind)) for j, array in incoming.items()}
@@ -73,7 +87,7 @@ class Channel:
             self._receive[j].Start()
             requests.append(self._receive[j])
         for j in send_to:
-            self._edges.ledger.sent(self._kind, j, self.outgoing[j].nbytes)
+            self._edges.count(self._kind, j, self.outgoing[j].nbytes)
             self._send[j].Start()
             requests.append(self._send[j])
         statuses = wait_all(requests, self._edges.timeout, lambda: self._edges._names(receive_from))
@@ -81,8 +95,7 @@ class Channel:
             self._check(j, status)
 
     def _check(self, neighbour: int, status: MPI.Status) -> None:
-        sender = self._edges.agents.neighbour_name(neighbour)
-        check_message(self._kind, self.incoming[neighbour], status, sender)
+        check_message(self._kind, self.incoming[neighbour], status, self._edges.name(neighbour))
 
     def arrivals(self, receive_from: Sequence[int], patience: float) -> Iterator[list[int]]:
         """Receive from these neighbours and say who has arrived, batch by batch, while others are on the way.

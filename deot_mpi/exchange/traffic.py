@@ -25,14 +25,24 @@ def expected_bytes(setting: Setting, options: Options, rounds: int) -> dict[Kind
     pair that moves, final objectives I J numbers. The one-pass solver sends samples or sketches one way only, I M
     instead of IM + JN, and in every round M_j numbers down each edge and M_j back.
     """
-    if options.kernel == "raw":
-        row = {Kind.SAMPLES: _NUMBER * setting.sizes.dimension}
-    else:
-        row = {Kind.SKETCH: packed_bytes(options.bits), Kind.NORMS: _NUMBER}
+    row = _bytes_a_row(setting, options)
     costs = _potentials(setting, options, rounds) | _shown(setting, options, dict.fromkeys(Role, row))
     if getattr(options, "pairwise_seeds", False):
         costs[Kind.SEEDS] = _NUMBER * float(setting.protocol.support.sum())
     return _rounded(costs)
+
+
+def self_term_bytes(setting: Setting, options: Options, rounds: int) -> dict[Kind, int]:
+    """Bytes within the domains for the self-terms of the divergence: every agent that E gives mass to shows all others
+    of its domain what the kernel needs of its rows (and weights), and its potential in every round. With I such agents
+    and N rows among them (I - 1) N of each, and the same for the targets."""
+    rows = 0
+    for role in Role:
+        active = setting.protocol.marginals(role) > 0
+        rows += int(active.sum() - 1) * int(setting.sizes.counts[role][active].sum())
+    costs = {kind: rows * nbytes for kind, nbytes in _bytes_a_row(setting, options).items()}
+    costs[Kind.POTENTIALS] = rows * rounds * _NUMBER
+    return costs | ({Kind.WEIGHTS: rows * _NUMBER} if setting.sizes.weighted else {})
 
 
 def gromov_bytes(
@@ -80,6 +90,13 @@ def adapt_bytes(setting: Setting, options: AdaptOptions, rounds: int, classes: i
         costs[Kind.POTENTIALS] += _NUMBER * rows
         costs[Kind.LABELS] += _NUMBER * rows if penalised else 0
     return _rounded(costs | {Kind.MAPPED: _NUMBER * numbers * rows})
+
+
+def _bytes_a_row(setting: Setting, options: Options) -> dict[Kind, int]:
+    """What entropic OT's kernel shows of a row."""
+    if options.kernel == "raw":
+        return {Kind.SAMPLES: _NUMBER * setting.sizes.dimension}
+    return {Kind.SKETCH: packed_bytes(options.bits), Kind.NORMS: _NUMBER}
 
 
 def _shown(setting: Setting, options: Options, per_row: Mapping[Role, Mapping[Kind, float]]) -> dict[Kind, float]:

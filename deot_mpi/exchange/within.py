@@ -1,4 +1,4 @@
-"""Point-to-point messages between agents of one domain, round a circle: every pair of agents meets once."""
+"""Point-to-point messages between agents of one domain: along edges of their own, or once round a circle."""
 
 from __future__ import annotations
 
@@ -6,12 +6,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from deot_mpi.agent import Agents
+from deot_mpi.exchange.edges import Edges
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.kinds import Kind
+
+
+class DomainEdges(Edges):
+    """Edges of one agent to others of its own domain, by their index in it; counted apart in the ledger."""
+
+    @property
+    def comm(self) -> MPI.Intracomm:
+        return self.agents.domain
+
+    def _rank(self, neighbour: int) -> int:
+        return neighbour  # an agent's index is its rank in its domain
+
+    def name(self, neighbour: int) -> str:
+        return f"{self.agents.role.value} agent {self.agents.known_as(self.agents.role, neighbour)}"
+
+    def count(self, kind: Kind, neighbour: int, nbytes: int) -> None:
+        self.ledger.within(kind, nbytes)
 
 
 @dataclass(frozen=True)

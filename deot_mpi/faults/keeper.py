@@ -22,7 +22,7 @@ from deot_mpi.result import TracePoint
 from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
 from deot_mpi.solvers import Solver, SolverState
-from deot_mpi.solvers.saving import restored, saved
+from deot_mpi.solvers.saving import Arrays, restored, saved
 
 Stop = Callable[[], bool]
 """Whether this process was asked to stop."""
@@ -46,6 +46,8 @@ class Keeper:
         self._asked: tuple[MPI.Request, NDArray[np.int32], int | None] | None = None
         """A question to all that is under way, and the round that was to be written when it was asked."""
         self._wrote, self._common, self._failures = _NONE, _NONE, 0
+        self.beside: Arrays = {}
+        """What was found before the rounds, to be written with every checkpoint of them."""
         if options.checkpoint is None:
             return
         agents = setting.agents
@@ -139,6 +141,18 @@ class Keeper:
             return None
         return lambda state: self._after(solver, state)
 
+    def before(self, state: SolverState) -> None:
+        """After every round of what comes before the run's own: there is nothing to write yet, but all may be asked to
+        stop."""
+        if self._folder is None:
+            return
+        if self._answered():
+            raise StoppedError(
+                "asked to stop, and stopped while the self-terms were computed, before the first round and checkpoint; "
+                "begin again with --resume."
+            )
+        self._ask(None, failed=False)
+
     def _after(self, solver: Solver, state: SolverState) -> None:
         failed = False
         if self._answered():
@@ -148,12 +162,15 @@ class Keeper:
         due = state.round % self._options.every == 0
         if due:
             failed = not self._write(solver, state)
+        self._ask(state.round if due else None, failed)
+
+    def _ask(self, written: int | None, failed: bool) -> None:
+        """Ask all whether any was asked to stop, or could not write; answered after the next round: nobody waits."""
         wanted = self._stop is not None and self._stop()
         flags = np.array([wanted, failed], dtype=np.int32)
         self._setting.ledger.collective(Kind.CONTROL, flags.nbytes)
-        # Answered after the next round: nobody waits for it.
         request = self._setting.agents.comm.Iallreduce(MPI.IN_PLACE, flags, MPI.MAX)
-        self._asked = request, flags, state.round if due else None
+        self._asked = request, flags, written
 
     def _answered(self) -> bool:
         """Whether any agent was asked to stop by the round before; also, whether all have written then."""
@@ -170,7 +187,8 @@ class Keeper:
     def _write(self, solver: Solver, state: SolverState) -> bool:
         assert self._folder is not None
         solver.settle(state)
-        arrays = saved(solver, state) | {"trace": np.array([astuple(point) for point in self._trace], dtype=np.float64)}
+        trace = np.array([astuple(point) for point in self._trace], dtype=np.float64)
+        arrays = saved(solver, state) | self.beside | {"trace": trace}
         one = Checkpoint(state.round, self._run, self.private_seed, self.phase, self._fingerprints, arrays)
         try:
             self._folder.write(one)

@@ -159,6 +159,20 @@ class RowBlock:
 
     def sweep(self, potential: Floats) -> tuple[Floats, Floats]:
         """f and log sum_n alpha_n exp(f_n + log K_nm), for potentials g of all columns. One pass over the block."""
+        parts = self._swept(potential, columns=True)
+        # A column so far from all rows that its sum underflows is drawn nearer until it is seen.
+        total = np.log(np.maximum(_in_order(parts), np.finfo(np.float64).tiny)) + np.log(self._shares.max())
+        assert self._reference is not None
+        return -self._shift - np.log(self._scale), total - self._reference - self._log_weights
+
+    def row_potential(self, potential: Floats) -> Floats:
+        """f alone, as ``sweep`` gives it: for kernels whose columns are the rows of all agents, who need no sums."""
+        self._swept(potential, columns=False)
+        return np.asarray(-self._shift - np.log(self._scale))
+
+    def _swept(self, potential: Floats, columns: bool) -> list[Floats]:
+        """Row sums over all columns, put into ``_scale``; the spans' parts of the column sums where they are asked
+        for."""
         everything = slice(None)
         anew = self._reference is None or self._drifted(potential, everything)
         if anew:
@@ -170,15 +184,17 @@ class RowBlock:
         exponents = None
         if anew or self._block is None:
             exponents = self._exponents()
-        parts = self._over_spans(lambda chunks: self._sweep_chunks(chunks, scaled, exponents, anew))
+        parts = self._over_spans(lambda chunks: self._sweep_chunks(chunks, scaled, exponents, anew, columns))
         self._heard.clear()
-        # A column so far from all rows that its sum underflows is drawn nearer until it is seen.
-        total = np.log(np.maximum(_in_order(parts), np.finfo(np.float64).tiny)) + np.log(self._shares.max())
-        assert self._reference is not None
-        return -self._shift - np.log(self._scale), total - self._reference - self._log_weights
+        return parts
 
     def _sweep_chunks(
-        self, chunks: list[slice], scaled: NDArray[np.floating], exponents: LogPairs | None, anew: bool
+        self,
+        chunks: list[slice],
+        scaled: NDArray[np.floating],
+        exponents: LogPairs | None,
+        anew: bool,
+        with_columns: bool,
     ) -> Floats:
         total = np.zeros(self._pairs.shape[1])
         for rows in chunks:
@@ -190,7 +206,8 @@ class RowBlock:
             for sums in self._row_sums.values():  # in the order of the neighbours, not of their arrival
                 scale += sums[rows]
             self._scale[rows] = scale
-            total += (self._relative_shares[rows] / scale).astype(block.dtype) @ block
+            if with_columns:
+                total += (self._relative_shares[rows] / scale).astype(block.dtype) @ block
         return total
 
     def _exponents(self) -> LogPairs:

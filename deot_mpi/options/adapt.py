@@ -68,6 +68,10 @@ class AdaptOptions(EOTOptions):
                 f"checkpoint is {self.checkpoint!r}, but method 'class-regularised' solves several problems and writes "
                 "none; leave it out."
             )
+        if self.debias:
+            raise InputError(
+                "debias is for eot: it changes the value of a comparison, and adapt reads labels off the plan."
+            )
         if self.reference:
             raise InputError(
                 "reference is for eot; adapt is compared with POT by its accuracy, where labels are known."

@@ -78,6 +78,8 @@ class Options:
     as it takes. Results are then right to tol, but not the same to the bit."""
     on_failure: Literal["abort", "continue"] = "abort"
     """What the others do when an agent's process is lost: end, or go on without it (needs mpirun --with-ft ulfm)."""
+    debias: bool = False
+    """Of eot: whether to solve each domain's problem with itself, too, for the Sinkhorn divergence."""
     reference: bool = False
     timeout: float = 300.0
     """Seconds after which a silent agent ends the run."""
@@ -92,7 +94,7 @@ class Options:
         one_of("stop", self.stop, STOPS)
         one_of("precision", self.precision, PRECISIONS)
         one_of("acceleration", self.acceleration, ACCELERATIONS)
-        for name in ("orthogonal", "correction", "match", "eps_scaling", "reference", "resume"):
+        for name in ("orthogonal", "correction", "match", "eps_scaling", "debias", "reference", "resume"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be True or False.")
         for name, most in (("bits", _MOST_BITS), ("pairs", _MOST_PAIRS)):

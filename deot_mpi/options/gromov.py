@@ -45,6 +45,10 @@ class GromovOptions(Options):
             raise InputError(
                 f"checkpoint is {self.checkpoint!r}, but gromov writes none; --save and --start go on from potentials."
             )
+        if self.debias:
+            raise InputError(
+                "debias is for eot; gromov of a domain with itself is no convex problem, and is not computed here."
+            )
         if self.within is not None:
             at_least_one("within", self.within)
         one_of("p_update", self.p_update, P_UPDATES)

@@ -41,6 +41,21 @@ class EOTOptions(Options):
         at_least_one("rounds", self.rounds)
         if not isinstance(self.centre, bool):
             raise InputError(f"centre is {self.centre!r}; it must be True or False.")
+        if self.debias:
+            self._check_debias()
+
+    def _check_debias(self) -> None:
+        if self.pairwise_seeds:
+            raise InputError(
+                "debias compares distances between domains with those within, which takes the same planes for all "
+                "pairs of rows, and with pairwise_seeds every edge has its own; leave out one of the two."
+            )
+        if self.max_recovery is not None:
+            raise InputError(
+                "debias takes a small difference of large values, and max_recovery chooses bits and flips by the error "
+                "of one of them; give bits and flip instead, and see with 'audit --solver kept' (both roles' sketches "
+                "are sent there, as with debias) what they protect."
+            )
 
     def _check_noise(self) -> None:
         if not isinstance(self.flip, Real) or not 0 <= self.flip <= _MOST_FLIPS:
@@ -107,6 +122,11 @@ class AuditOptions(EOTOptions):
         super().__post_init__()
         if self.checkpoint is not None or self.on_failure != "abort":
             raise InputError("an audit writes no checkpoints and does not go on without an agent; leave both out.")
+        if self.debias:
+            raise InputError(
+                "debias is for eot, where it makes the sources show their sketches, too (to each other); an audit with "
+                "solver 'kept' is of runs in which both roles do."
+            )
         if self.max_recovery is not None:
             raise InputError("max_recovery chooses what a run sends; an audit is of bits and flips that are given.")
         if self.estimator == "paper" and any(self.flips):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions, Options
 from deot_mpi.privacy.findings import Protection
-from deot_mpi.protocol import ProtocolReport
+from deot_mpi.protocol import Protocol, ProtocolReport
 from deot_mpi.reference import POT_TOLERANCE
-from deot_mpi.result import GromovReference, LostAgent, ReferenceValues
+from deot_mpi.result import GromovReference, LostAgent, ReferenceValues, SelfCosts
 from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
 
@@ -28,11 +28,14 @@ def warning(options: Options) -> str | None:
         return "not private: besides sketches, means of rows are sent, which come near to rows ('audit --mapped')."
     if getattr(options, "flip", 0.0):
         return "whether flipped sketches protect your rows depends on them: 'audit' measures it on your data."
+    chosen = "." if isinstance(options, GromovOptions) or options.debias else _CHOOSE
     return (
         "not private: sketches without flips give rows away to a neighbour that tries; 'audit' measures how well on "
-        "your data"
-        + ("." if isinstance(options, GromovOptions) else ", and '--max-recovery 0.5' protects them where it can.")
+        f"your data{chosen}"
     )
+
+
+_CHOOSE = ", and '--max-recovery 0.5' protects them where it can."
 
 
 def privacy_notes(setting: Setting, options: EOTOptions) -> tuple[str, ...]:
@@ -47,6 +50,13 @@ def privacy_notes(setting: Setting, options: EOTOptions) -> tuple[str, ...]:
     if options.private_seed is not None:
         notes.append(
             "Privacy: chance came from a private seed; who knows it undoes all noise, and flips promise nothing."
+        )
+    if options.debias:
+        what = "their rows themselves" if options.kernel == "raw" else "the sketches and norms of their rows"
+        notes.append(
+            f"Privacy: for the divergence, the agents of a domain showed each other {what} (less the global mean), "
+            "weights where any agent has them, and a potential for every row, round by round; the sources, too, whose "
+            "rows and sketches otherwise need not leave them."
         )
     if options.centre and setting.agents.comm.size == 2:
         notes.append("Privacy: with two agents, the global mean tells each the other's mean.")
@@ -210,6 +220,24 @@ def protocol_notes(report: ProtocolReport) -> tuple[str, ...]:
         notes.append(
             f"Protocol: E is not the storage protocol (sigma = {report.sigma:.3g}); the values are those of E's own "
             f"marginals and support. {bound}"
+        )
+    return tuple(notes)
+
+
+def divergence_notes(protocol: Protocol, terms: SelfCosts | None) -> tuple[str, ...]:
+    """What the divergence is where it is not that of the pooled samples, or not yet."""
+    if terms is None:
+        return ()
+    notes = []
+    if not protocol.is_product:
+        notes.append(
+            "Divergence: E is not the product of its marginals. The self-terms are those of E's marginals over all "
+            "pairs of a domain's agents, so this is not 0 for equal samples, and may be negative."
+        )
+    if not terms.status.converged:
+        notes.append(
+            f"Divergence: the self-terms have not converged, their marginal error is {terms.marginal_error:.1e} after "
+            f"{terms.rounds} rounds; raise --rounds."
         )
     return tuple(notes)
 

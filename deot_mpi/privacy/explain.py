@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions, Options
 
@@ -30,6 +30,8 @@ def lessons(options: Options) -> tuple[Lesson, ...]:
     for role in ("target",) if options.solver == "sinkhorn" else ("source", "target"):
         known += _shown(options, role)
     known += _potentials(options) + _means(options)
+    if options.debias:
+        known += _within(options)
     if isinstance(options, GromovOptions):
         known += _gromov(options)
     if isinstance(options, AdaptOptions):
@@ -88,6 +90,16 @@ def _shown(options: Options, role: str) -> list[Lesson]:
         _by(role, "sketch", f"on which side of random planes a row lies{noise}", bits),
         _by(role, "norms", f"the length of a row (less the mean), {rounding}", "1 number a row"),
         weights,
+    ]
+
+
+def _within(options: Options) -> list[Lesson]:
+    """Of the divergence: what one domain's agents show each other, which they do not without it."""
+    domain = {"who": "each agent", "of_whom": "every other agent of its own domain"}
+    potential = "the dual potential of a row in its domain's problem with itself"
+    return [
+        *(replace(lesson, **domain) for lesson in _shown(options, "target")),
+        Lesson(**domain, kind="potentials", what=potential, amount="1 number a row in every round"),
     ]
 
 

@@ -109,6 +109,12 @@ class Protocol:
         """Whether E is p q^T up to rounding: then this is the centralised problem."""
         return self.sigma < _STORAGE_TOLERANCE
 
+    @property
+    def is_product(self) -> bool:
+        """Whether E is e_i e^j, the product of its own marginals, up to rounding."""
+        product = np.outer(self.marginals(Role.SOURCE), self.marginals(Role.TARGET))
+        return float(np.abs(self.E - product).sum()) < _STORAGE_TOLERANCE
+
     def report(self, tau: float | None, tau_pairs: str = "edges") -> ProtocolReport:
         return ProtocolReport(
             name=self.name,

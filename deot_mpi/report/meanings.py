@@ -8,6 +8,11 @@ EOT_MEANINGS = {
     "transport_cost": "<C,pi>; POT sinkhorn2",
     "entropy_cost": "<C,pi> - eps H(pi), the paper's eq. 2",
 }
+DIVERGENCE_MEANINGS = {
+    "sinkhorn_divergence": "W(mu,gamma) - W(mu,mu)/2 - W(gamma,gamma)/2, W the regularised_cost",
+    "source_self_term": "W(mu,mu), regularised_cost of the sources with themselves",
+    "target_self_term": "W(gamma,gamma), the same for the targets",
+}
 GROMOV_MEANINGS = {
     "dual_objective": "alpha (S_X + S_Y - S_XY + 32 |P|^2) + F(u,v)",
     "regularised_cost": "the cost + eps KL(pi|R)",

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from deot_mpi.options import AdaptOptions, EOTOptions, GromovOptions
-from deot_mpi.result import TracePoint
+from deot_mpi.result import SelfTermPoint, TracePoint
 
 _LAUNCHERS = ("prterun", "prted", "orterun", "orted", "mpirun", "mpiexec", "hydra")
 _PLAIN_SECONDS = 2.0
@@ -78,6 +78,8 @@ class ProgressLine:
             return f"start {point.start + 1}/{options.starts} alignment {point.outer}", done, "GW"
         if point.trial and isinstance(options, AdaptOptions):
             return f"choosing eps, run {point.trial}/{options.trials}, round {point.round}", 0, "W~"
+        if isinstance(point, SelfTermPoint):
+            return f"self-terms, round {point.round}/{options.rounds}", 0, "sum of W~"
         return f"round {point.round}/{options.rounds}", point.round, "W~"
 
     def __exit__(

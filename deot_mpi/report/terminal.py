@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from deot_mpi.report.meanings import EOT_MEANINGS, GROMOV_MEANINGS
+from deot_mpi.report.meanings import DIVERGENCE_MEANINGS, EOT_MEANINGS, GROMOV_MEANINGS
 from deot_mpi.report.privacy import guarantee_words
 from deot_mpi.report.progress import WIDTH, terminal_behind_launcher
 from deot_mpi.result import AdaptResult, EOTResult, EpsChoice, ErrorDecomposition, GromovResult, Result, Values
@@ -27,7 +27,10 @@ def print_result(result: Result) -> None:
         console.print(_starts_table(result))
     elif isinstance(result, EOTResult):
         central = None if result.reference is None else result.reference.centralised
-        console.print(_values_table("Entropic optimal transport, in cost units", result.values, central, EOT_MEANINGS))
+        table = _values_table("Entropic optimal transport, in cost units", result.values, central, EOT_MEANINGS)
+        if result.self_terms is not None:
+            _add_divergence(table, result, central is not None)
+        console.print(table)
     elif isinstance(result, AdaptResult):
         if result.choice is not None:
             console.print(_choice_table(result.choice))
@@ -56,6 +59,11 @@ def _values_table(title: str, values: Values, central: Values | None, meanings: 
             row.append(f"{getattr(central, name):.10g}")
         table.add_row(*row, meaning)
     return table
+
+
+def _add_divergence(table: Table, result: EOTResult, compared: bool) -> None:
+    for name, meaning in DIVERGENCE_MEANINGS.items():
+        table.add_row(name, f"{getattr(result, name):.10g}", *[""] * compared, meaning)
 
 
 def _accuracy_table(result: AdaptResult) -> Table:
@@ -104,6 +112,10 @@ def _run_table(result: Result) -> Table:
     table = Table(show_header=False, title="Run", title_justify="left")
     starts = f" in all {len(result.starts)} start(s)" if isinstance(result, GromovResult) else ""
     table.add_row("status", f"{result.status.text}, after {result.rounds} rounds{starts}")
+    if isinstance(result, EOTResult) and result.self_terms is not None:
+        terms = result.self_terms
+        error = f"marginal error {terms.marginal_error:.2e}"
+        table.add_row("self-terms", f"{terms.status.text}, after {terms.rounds} rounds; {error}; {terms.seconds:.2f} s")
     worst = max(result.agents, key=lambda agent: agent.marginal_error)
     share = f"largest share: {worst.role} agent {worst.index}, {worst.marginal_error:.2e}"
     table.add_row("marginal error", f"{result.marginal_error:.2e} (L1); {share}")
@@ -159,11 +171,12 @@ def _ledger_table(result: Result) -> Table:
     table = Table(title="Ledger: what was sent", title_justify="left")
     within = any(row.within_messages for row in result.ledger.by_kind)
     columns = ["kind", "messages on edges", "bytes on edges", "by formula", "bytes in collectives"]
-    for column in columns + ["bytes within a domain"] * within:
+    for column in columns + ["bytes within a domain", "by formula"] * within:
         table.add_column(column, justify="left" if column == "kind" else "right")
     for row in result.ledger.by_kind:
         if row.messages or row.collectives or row.within_messages:
             formula = "" if row.formula_bytes is None else f"{row.formula_bytes:,}"
             cells = [row.kind, f"{row.messages:,}", f"{row.bytes:,}", formula, f"{row.collective_bytes:,}"]
-            table.add_row(*cells, *[f"{row.within_bytes:,}"] * within)
+            by_formula = "" if row.within_formula_bytes is None else f"{row.within_formula_bytes:,}"
+            table.add_row(*cells, *[f"{row.within_bytes:,}", by_formula] * within)
     return table

@@ -44,6 +44,7 @@ class Traffic:
     within_messages: int = 0
     """Between agents of one domain."""
     within_bytes: int = 0
+    within_formula_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,9 @@ class LedgerReport:
         return next(row for row in self.by_kind if row.kind == kind.name.lower())
 
 
-def summarise_ledger(counts: dict[Role, Counts], formula: dict[Kind, int]) -> LedgerReport:
+def summarise_ledger(
+    counts: dict[Role, Counts], formula: dict[Kind, int], within_formula: dict[Kind, int]
+) -> LedgerReport:
     """The report from every agent's counts."""
     # A source's neighbours are targets: swap the target side's axes so that both are (kind, source, target, 2).
     sources, targets = (len(counts[role].edges) for role in Role)
@@ -94,6 +97,7 @@ def summarise_ledger(counts: dict[Role, Counts], formula: dict[Kind, int]) -> Le
             formula_bytes=formula.get(kind),
             within_messages=int(within[kind, 0]),
             within_bytes=int(within[kind, 1]),
+            within_formula_bytes=within_formula.get(kind),
         )
         for kind in Kind
     )

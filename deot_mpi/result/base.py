@@ -52,6 +52,10 @@ class TracePoint:
     """Rounds by which the latest message of a neighbour was behind since the point before; 0 where all wait."""
 
 
+class SelfTermPoint(TracePoint):
+    """A round of the domains' problems with themselves, before those of the run itself; in no result's trace."""
+
+
 @dataclass(frozen=True)
 class LostAgent:
     """An agent whose process ended during the run."""

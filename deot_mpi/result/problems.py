@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
 from deot_mpi.result.base import Result, Values
+from deot_mpi.solvers import Status
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,57 @@ class ErrorDecomposition:
     """1/sqrt(t): the order of the paper's Lemma 3, without its unknown constant."""
 
 
+@dataclass(frozen=True)
+class SelfCosts:
+    """Each domain's regularised cost (KL form) with itself, over all pairs of its agents, weighed by e_i e_k."""
+
+    source: float
+    """W(mu,mu) = min <C,pi> + eps KL(pi | a a^T), a the rows' masses under E."""
+    target: float
+    """W(gamma,gamma), the same for the columns."""
+    marginal_error: float
+    """L1 over both marginals of both problems."""
+    rounds: int
+    status: Status
+    seconds: float
+    here: bool = True
+    """Whether this process found them; otherwise they were in the checkpoint it went on from."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EOTResult(Result):
     """Of entropic optimal transport."""
 
+    self_terms: SelfCosts | None = None
+    """With debias."""
     reference: ReferenceValues | None = None
     errors: ErrorDecomposition | None = None
 
+    @property
+    def sinkhorn_divergence(self) -> float | None:
+        """W(mu,gamma) - W(mu,mu)/2 - W(gamma,gamma)/2, W the regularised cost (KL form); None without debias.
+
+        The dual objectives give the same number: each lacks eps, and 1 - 1/2 - 1/2 = 0.
+        """
+        terms = self.self_terms
+        return None if terms is None else self.regularised_cost - 0.5 * (terms.source + terms.target)
+
+    @property
+    def source_self_term(self) -> float | None:
+        """W(mu,mu), regularised cost."""
+        return None if self.self_terms is None else self.self_terms.source
+
+    @property
+    def target_self_term(self) -> float | None:
+        """W(gamma,gamma), regularised cost."""
+        return None if self.self_terms is None else self.self_terms.target
+
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {
+            "sinkhorn_divergence": self.sinkhorn_divergence,
+            "source_self_term": self.source_self_term,
+            "target_self_term": self.target_self_term,
+            "self_terms": None if self.self_terms is None else asdict(self.self_terms),
             "reference": None if self.reference is None else asdict(self.reference),
             "errors": None if self.errors is None else asdict(self.errors),
         }

@@ -16,6 +16,8 @@ class Sent:
     destination: int | None
     content: bytes
     tag: int | None = None
+    within: bool = False
+    """On a communicator of some of the ranks, whose numbers the destination is of."""
 
 
 @dataclass
@@ -24,22 +26,26 @@ class Record:
     held: int = 0
     """Communicators and persistent requests made and not yet freed."""
 
-    def add(self, call: str, destination: int | None, buffer: object, tag: int | None = None) -> None:
-        self.sent.append(Sent(call, destination, np.asarray(buffer).tobytes(), tag))
+    def add(
+        self, call: str, destination: int | None, buffer: object, tag: int | None = None, within: bool = False
+    ) -> None:
+        self.sent.append(Sent(call, destination, np.asarray(buffer).tobytes(), tag, within))
 
 
 class RecordingRequest(MPI.Prequest):
     """A persistent send: what counts is what the buffer holds whenever it is started."""
 
-    def remember(self, record: Record, buffer: object, destination: int | None) -> RecordingRequest:
+    def remember(
+        self, record: Record, buffer: object, destination: int | None, within: bool = False
+    ) -> RecordingRequest:
         """Note a new request; a receive has no destination."""
         record.held += 1
-        self.record, self.buffer, self.destination = record, buffer, destination
+        self.record, self.buffer, self.destination, self.within = record, buffer, destination, within
         return self
 
     def Start(self) -> None:  # noqa: N802
         if self.destination is not None:
-            self.record.add("Start", self.destination, self.buffer)
+            self.record.add("Start", self.destination, self.buffer, within=self.within)
         super().Start()
 
     def Free(self) -> None:  # noqa: N802
@@ -59,9 +65,10 @@ class RecordingComm(MPI.Intracomm):
     """Forwards what this project uses and records it; any other way to send raises instead of escaping notice."""
 
     record: Record
+    within = False
 
     def __getattribute__(self, name: str) -> object:
-        if not name.startswith("_") and name not in SILENT | RECORDED | {"record", "recording"}:
+        if not name.startswith("_") and name not in SILENT | RECORDED | {"record", "recording", "within"}:
             raise AssertionError(f"communicator call {name} is not recorded")
         return super().__getattribute__(name)
 
@@ -76,7 +83,9 @@ class RecordingComm(MPI.Intracomm):
 
     def Split(self, color: int = 0, key: int = 0) -> RecordingComm:  # noqa: N802
         self.record.held += 1
-        return RecordingComm(super().Split(color, key)).recording(self.record)
+        part = RecordingComm(super().Split(color, key)).recording(self.record)
+        part.within = True
+        return part
 
     def Split_type(self, split_type: int, key: int = 0, info: MPI.Info = MPI.INFO_NULL) -> RecordingComm:  # noqa: N802
         self.record.held += 1
@@ -87,11 +96,11 @@ class RecordingComm(MPI.Intracomm):
         super().Free()
 
     def Isend(self, buf, dest, tag=0):  # type: ignore[no-untyped-def]  # noqa: N802
-        self.record.add("Isend", dest, buf, tag)
+        self.record.add("Isend", dest, buf, tag, self.within)
         return super().Isend(buf, dest, tag)
 
     def Send_init(self, buf, dest, tag=0):  # type: ignore[no-untyped-def]  # noqa: N802
-        return RecordingRequest(super().Send_init(buf, dest, tag)).remember(self.record, buf, dest)
+        return RecordingRequest(super().Send_init(buf, dest, tag)).remember(self.record, buf, dest, self.within)
 
     def Recv_init(self, buf, source, tag=0):  # type: ignore[no-untyped-def]  # noqa: N802
         return RecordingRequest(super().Recv_init(buf, source, tag)).remember(self.record, buf, None)
