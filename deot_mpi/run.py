@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -33,7 +33,8 @@ from deot_mpi.data.files import load_alignment, load_samples, load_start
 from deot_mpi.data.samples import Samples
 from deot_mpi.eot import solve_eot
 from deot_mpi.errors import AgentLostError, AloneError, DeotError, InputError, NothingLeftError, StoppedError
-from deot_mpi.exchange.join import agree, broadcast_text
+from deot_mpi.exchange.join import agree, broadcast_text, same_everywhere
+from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.exchange.received import losses_understood
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.faults.keeper import Stop
@@ -117,12 +118,13 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
         "disclosure": lessons(job.options),
     }
     if isinstance(result, AuditResult):
-        _write_audit(comm, job, replace(result, **more))
-        return 0
-    _write(comm if result.comm is None else result.comm, job, replace(result, **more))
-    code = 1 if result.status is Status.DIVERGED else 0
-    if result.comm is not None:
-        _leave_without_them(result.comm, code or _FINISHED_WITHOUT)
+        return _written(comm, job, replace(result, **more))
+    left = comm if result.comm is None else result.comm
+    code = _written(left, job, replace(result, **more))
+    if result.status is Status.DIVERGED:
+        code = 1
+    if job.options.on_failure == "continue":
+        _leave_without_them(left, code or (_FINISHED_WITHOUT if result.lost_agents else 0))
     return code
 
 
@@ -182,24 +184,29 @@ def _provenance(job: Job, sources: int) -> dict[str, object]:
 
 def _understand(comm: MPI.Intracomm, argv: list[str]) -> Job:
     """The command line and the config file, the latter read by rank 0 alone."""
-    job, error, config = None, None, None
+    job, wanted, error, path, config = None, None, None, None, ""
     try:
         path = config_path(argv)
         if path is not None and comm.rank == 0:
             config = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as caught:
-        path, error = None, f"the config file cannot be read ({caught})."
-    except InputError as caught:
-        path, error = None, str(caught)
-    agree(comm, error, _START_TIMEOUT)
-    if path is not None:
-        config = broadcast_text(comm, config, 0, _START_TIMEOUT)
-    fresh = int(broadcast_text(comm, str(secrets.randbits(62)), 0, _START_TIMEOUT) or 0)
-    try:
-        job = parse(argv, config, fresh)
+        error = f"the config file cannot be read ({caught})."
     except InputError as caught:
         error = str(caught)
     agree(comm, error, _START_TIMEOUT)
+    # In one text, whoever has a config file: ranks started differently must not wait for different messages.
+    fresh, _, config = broadcast_text(comm, f"{secrets.randbits(62)}\n{config}", 0, _START_TIMEOUT).partition("\n")
+    try:
+        job = parse(argv, None if path is None else config, int(fresh))
+    except InputError as caught:
+        error = str(caught)
+    except HelpWanted as caught:
+        wanted = caught
+    agree(comm, error, _START_TIMEOUT)
+    alike = {"config": path is not None, "help": job is None, "sources": None if job is None else job.sources}
+    same_everywhere(comm, alike, _START_TIMEOUT, Ledger())
+    if wanted is not None:
+        raise wanted
     assert job is not None
     return job
 
@@ -248,31 +255,61 @@ def _check_outputs(comm: MPI.Intracomm, job: Job, timeout: float) -> None:
     agree(comm, error, timeout)
 
 
-def _write(comm: MPI.Intracomm, job: Job, result: Result) -> None:
-    outputs = job.outputs
-    if outputs.save is not None:
-        save_potential(result, outputs.save)
+def _written(comm: MPI.Intracomm, job: Job, result: Result | AuditResult) -> int:
+    """Write and print what there is; the exit code, the same on all ranks. What cannot be written costs no result."""
+    failures = []
+    for flag, path, write in _files(comm, job, result):
+        try:
+            write()
+        except OSError as error:
+            failures.append(f"rank {comm.rank}: {flag} {path} could not be written ({error}).")
     if comm.rank == 0:
-        if outputs.json is not None:
-            write_json(result, outputs.json)
-        if outputs.plot is not None:
-            draw_convergence(result, outputs.plot)
+        _print(result)
+    code = 0
+    try:
+        agree(comm, " ".join(failures) or None, job.options.timeout)
+    except InputError as error:
+        code = 1
+        if comm.rank == 0:
+            print(f"deot_mpi: error: {error}", file=sys.stderr, flush=True)
+    except AgentLostError:
+        if job.options.on_failure == "abort":
+            raise  # where the others go on, the result stands: who is lost now has had its part in it
+    return code
+
+
+def _files(
+    comm: MPI.Intracomm, job: Job, result: Result | AuditResult
+) -> Iterator[tuple[str, str, Callable[[], None]]]:
+    """What this rank has to write: the flag that asked for it, where, and how."""
+    outputs = job.outputs
+    if outputs.save is not None and not isinstance(result, AuditResult):
+        yield "--save", outputs.save, partial(save_potential, result, outputs.save)
+    if comm.rank == 0 and outputs.json is not None:
+        yield "--json", outputs.json, partial(write_json, result, outputs.json)
+    if comm.rank == 0 and outputs.plot is not None:
+        yield "--plot", outputs.plot, partial(_draw, result, outputs.plot)
+
+
+def _draw(result: Result | AuditResult, path: str) -> None:
+    if isinstance(result, AuditResult):
+        from deot_mpi.report.privacy import draw_frontier
+
+        draw_frontier(result, path)
+    else:
+        draw_convergence(result, path)
+
+
+def _print(result: Result | AuditResult) -> None:
+    if isinstance(result, AuditResult):
+        from deot_mpi.report.privacy import print_audit
+
+        print_audit(result)
+    else:
         from deot_mpi.report.terminal import print_result
 
         print_result(result)
-        sys.stdout.flush()
-
-
-def _write_audit(comm: MPI.Intracomm, job: Job, result: AuditResult) -> None:
-    if comm.rank == 0:
-        from deot_mpi.report.privacy import draw_frontier, print_audit
-
-        if job.outputs.json is not None:
-            write_json(result, job.outputs.json)
-        if job.outputs.plot is not None:
-            draw_frontier(result, job.outputs.plot)
-        print_audit(result)
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 def _say_once(comm: MPI.Intracomm, text: str, stream: TextIO, code: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import time
 from collections import deque
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from deot_mpi.faults.checkpoint import Checkpoint, Fingerprints, Folder, TornError
+from deot_mpi.faults.deadline import deadline
 from deot_mpi.roles import Role
 from deot_mpi.solvers import SolverState
 from deot_mpi.solvers.anderson import Anderson
@@ -118,3 +120,9 @@ def test_only_the_rounds_wanted_are_kept(tmp_path: Path) -> None:
 def test_differences_have_names() -> None:
     assert PRINTS.differences(Fingerprints("d", "x", "y")) == ["options", "agents or edges"]
     assert PRINTS.differences(PRINTS) == []
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_deadline_may_be_ages_away() -> None:
+    with deadline(1e12, "waiting"):
+        time.sleep(0.01)
