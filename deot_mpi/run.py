@@ -39,6 +39,7 @@ from deot_mpi.exchange.received import losses_understood
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.faults.keeper import Stop
 from deot_mpi.faults.stopping import StopRequests
+from deot_mpi.faults.survival import fewer_than
 from deot_mpi.gromov import solve_gromov
 from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions, Options
 from deot_mpi.privacy.disclosure import warning
@@ -56,6 +57,7 @@ _START_TIMEOUT = 60.0
 _FINISHED_WITHOUT = 4
 _LEAVING_SECONDS = 0.3
 _GOING_ON = "(--on-failure continue goes on without agents that are lost once the samples are being read.)"
+_LOST_LATE = "an agent was lost once the values were known: they are of all, but what it had to write may be missing."
 _LAUNCHED_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
@@ -119,12 +121,17 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     }
     if isinstance(result, AuditResult):
         return _written(comm, job, replace(result, **more))
-    left = comm if result.comm is None else result.comm
-    code = _written(left, job, replace(result, **more))
-    if result.status is Status.DIVERGED:
-        code = 1
+    left, result = comm if result.comm is None else result.comm, replace(result, **more)
+    code = 1 if result.status is Status.DIVERGED else 0
+    code = _written(left, job, result) or code
     if job.options.on_failure == "continue":
-        _leave_without_them(left, code or (_FINISHED_WITHOUT if result.lost_agents else 0))
+        gone = bool(result.lost_agents)
+        while (fewer := fewer_than(left, job.options)) is not None:
+            left, gone = fewer, True
+            if left.rank == 0:
+                print(f"deot_mpi: warning: {_LOST_LATE}", file=sys.stderr, flush=True)
+            code = _written(left, job, result) or code
+        _leave_without_them(left, code or (_FINISHED_WITHOUT if gone else 0))
     return code
 
 
@@ -274,7 +281,7 @@ def _written(comm: MPI.Intracomm, job: Job, result: Result | AuditResult) -> int
             print(f"deot_mpi: error: {error}", file=sys.stderr, flush=True)
     except AgentLostError:
         if job.options.on_failure == "abort":
-            raise  # where the others go on, the result stands: who is lost now has had its part in it
+            raise
     return code
 
 

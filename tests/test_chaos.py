@@ -91,6 +91,24 @@ def test_gromov_and_adapt_go_on_as_if_they_had_started_without(tmp_path: Path) -
 
 
 @needs_mpirun
+def test_who_is_lost_while_results_are_written_takes_none_along(tmp_path: Path) -> None:
+    """Rank 0 at its last call, which agrees on what was written: the values are of all, and the next prints them."""
+    counted, whole = run(SMALL, [{"fault": "count"}], tmp_path)
+    calls = next(int(line.split()[2]) for line in counted.out.splitlines() if line.startswith("CALLS 0 "))
+    last = calls + 1  # who goes on without the lost first says its role
+    ended, found = run(
+        SMALL, [{"rank": 0, "call": last, "fault": "kill"}], tmp_path, "--on-failure", "continue", ulfm=True
+    )
+    assert ended.code == 4, ended
+    assert ended.orphans == 0
+    assert "lost once the values were known" in ended.err
+    assert found is not None
+    assert whole is not None
+    assert found["lost_agents"] == []
+    assert found["dual_objective"] == whole["dual_objective"]
+
+
+@needs_mpirun
 def test_without_any_target_there_is_a_clear_end(tmp_path: Path) -> None:
     faults = [{"rank": rank, "call": 42, "fault": "kill"} for rank in (2, 3)]
     ended, found = run(SMALL, faults, tmp_path, "--on-failure", "continue", ulfm=True)
