@@ -117,6 +117,15 @@ def test_only_the_rounds_wanted_are_kept(tmp_path: Path) -> None:
     assert place.rounds() == [30, 10]
 
 
+def test_only_files_are_read(tmp_path: Path) -> None:
+    """A pipe or a device of the right name would be read for ever."""
+    folder = Folder(str(tmp_path), Role.SOURCE, 0)
+    os.mkfifo(folder.file(3))
+    folder.file(4).symlink_to("/dev/zero")
+    folder.file(5).mkdir()
+    assert folder.rounds() == []
+
+
 def test_differences_have_names() -> None:
     assert PRINTS.differences(Fingerprints("d", "x", "y")) == ["options", "agents or edges"]
     assert PRINTS.differences(PRINTS) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,12 @@ def test_rows_that_memory_cannot_hold_are_not_read(tmp_path: Path) -> None:
         file.truncate(file.tell() + (1 << 40))
     with pytest.raises(InputError, match=r"source agent 0 \(.*rows.npy\): is 1,099,511,627,776 bytes.*are free"):
         load_samples(str(tmp_path / "rows.npy"), 0, "source agent 0")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.csv")
+    with pytest.raises(InputError, match=r"source agent 0 .*is a folder, a pipe or a device"):
+        load_samples(str(tmp_path / "rows.csv"), 0, "source agent 0")
 
 
 def test_npz_without_rows_says_what_it_has(tmp_path: Path) -> None:
