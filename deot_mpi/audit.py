@@ -23,6 +23,7 @@ from deot_mpi.eot import answers_of, eps_of, prepare, solve_eot, solve_prepared
 from deot_mpi.errors import InputError
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AuditOptions
+from deot_mpi.privacy.disclosure import PROTECTED
 from deot_mpi.privacy.findings import AttackReport, AuditResult, FrontierPoint
 from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.privacy.noise import Noise, rounded_norms
@@ -52,9 +53,6 @@ from deot_mpi.result import EOTResult
 from deot_mpi.roles import Role
 from deot_mpi.running import Progress, settings_of, understood
 from deot_mpi.setting import Setting, meet
-
-PROTECTED = 0.5
-"""A median recovery error below this is called recovery: the row's direction is known to within 30 degrees."""
 
 
 def audit(
@@ -265,7 +263,8 @@ def verdict(attacks: tuple[AttackReport, ...], distance_error: float | None, opt
 def _notes(options: AuditOptions, answers: int) -> tuple[str, ...]:
     notes = [
         "Audit: every agent attacked its own rows with its other rows as what the attacker knows; statistics were "
-        "shared, no row left. A neighbour knows other rows and does worse.",
+        "shared, no row left. A neighbour whose rows are of another kind does worse; one that has many more rows of "
+        "the same kind does better.",
         "Audit: it is a run, too: sketches, norms and potentials were sent as the run it is about would send them.",
         "Audit: every edge has bits of its own; neighbours that put theirs together were tried, too."
         if answers > 1

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -33,11 +33,13 @@ from deot_mpi.data.files import load_alignment, load_samples, load_start
 from deot_mpi.data.samples import Samples
 from deot_mpi.eot import solve_eot
 from deot_mpi.errors import AgentLostError, AloneError, DeotError, InputError, NothingLeftError, StoppedError
-from deot_mpi.exchange.join import agree, broadcast_text
+from deot_mpi.exchange.join import agree, broadcast_text, same_everywhere
+from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.exchange.received import losses_understood
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.faults.keeper import Stop
 from deot_mpi.faults.stopping import StopRequests
+from deot_mpi.faults.survival import fewer_than
 from deot_mpi.gromov import solve_gromov
 from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions, Options
 from deot_mpi.privacy.disclosure import warning
@@ -55,6 +57,7 @@ _START_TIMEOUT = 60.0
 _FINISHED_WITHOUT = 4
 _LEAVING_SECONDS = 0.3
 _GOING_ON = "(--on-failure continue goes on without agents that are lost once the samples are being read.)"
+_LOST_LATE = "an agent was lost once the values were known: they are of all, but what it had to write may be missing."
 _LAUNCHED_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
@@ -117,18 +120,20 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
         "disclosure": lessons(job.options),
     }
     result = replace(result, **more)
-    left = comm if isinstance(result, AuditResult) or result.comm is None else result.comm
-    if left.rank == 0 and job.outputs.report is not None:
-        from deot_mpi.report.html import write_report
-
-        write_report(result, job.outputs.report, repeating(argv, comm.size, job.options.seed), warned)
+    page = partial(_write_page, repeat=repeating(argv, comm.size, job.options.seed), warned=warned)
     if isinstance(result, AuditResult):
-        _write_audit(left, job, result)
-        return 0
-    _write(left, job, result)
+        return _written(comm, job, result, page)
+    left = comm if result.comm is None else result.comm
     code = 1 if result.status is Status.DIVERGED else 0
-    if result.comm is not None:
-        _leave_without_them(result.comm, code or _FINISHED_WITHOUT)
+    code = _written(left, job, result, page) or code
+    if job.options.on_failure == "continue":
+        gone = bool(result.lost_agents)
+        while (fewer := fewer_than(left, job.options)) is not None:
+            left, gone = fewer, True
+            if left.rank == 0:
+                print(f"deot_mpi: warning: {_LOST_LATE}", file=sys.stderr, flush=True)
+            code = _written(left, job, result, page) or code
+        _leave_without_them(left, code or (_FINISHED_WITHOUT if gone else 0))
     return code
 
 
@@ -188,24 +193,29 @@ def _provenance(job: Job, sources: int) -> dict[str, object]:
 
 def _understand(comm: MPI.Intracomm, argv: list[str]) -> Job:
     """The command line and the config file, the latter read by rank 0 alone."""
-    job, error, config = None, None, None
+    job, wanted, error, path, config = None, None, None, None, ""
     try:
         path = config_path(argv)
         if path is not None and comm.rank == 0:
             config = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as caught:
-        path, error = None, f"the config file cannot be read ({caught})."
-    except InputError as caught:
-        path, error = None, str(caught)
-    agree(comm, error, _START_TIMEOUT)
-    if path is not None:
-        config = broadcast_text(comm, config, 0, _START_TIMEOUT)
-    fresh = int(broadcast_text(comm, str(secrets.randbits(62)), 0, _START_TIMEOUT) or 0)
-    try:
-        job = parse(argv, config, fresh)
+        error = f"the config file cannot be read ({caught})."
     except InputError as caught:
         error = str(caught)
     agree(comm, error, _START_TIMEOUT)
+    # In one text, whoever has a config file: ranks started differently must not wait for different messages.
+    fresh, _, config = broadcast_text(comm, f"{secrets.randbits(62)}\n{config}", 0, _START_TIMEOUT).partition("\n")
+    try:
+        job = parse(argv, None if path is None else config, int(fresh))
+    except InputError as caught:
+        error = str(caught)
+    except HelpWanted as caught:
+        wanted = caught
+    agree(comm, error, _START_TIMEOUT)
+    alike = {"config": path is not None, "help": job is None, "sources": None if job is None else job.sources}
+    same_everywhere(comm, alike, _START_TIMEOUT, Ledger())
+    if wanted is not None:
+        raise wanted
     assert job is not None
     return job
 
@@ -255,31 +265,72 @@ def _check_outputs(comm: MPI.Intracomm, job: Job, timeout: float) -> None:
     agree(comm, error, timeout)
 
 
-def _write(comm: MPI.Intracomm, job: Job, result: Result) -> None:
-    outputs = job.outputs
-    if outputs.save is not None:
-        save_potential(result, outputs.save)
+_Page = Callable[[Result | AuditResult, str], None]
+
+
+def _written(comm: MPI.Intracomm, job: Job, result: Result | AuditResult, page: _Page) -> int:
+    """Write and print what there is; the exit code, the same on all ranks. What cannot be written costs no result."""
+    failures = []
+    for flag, path, write in _files(comm, job, result, page):
+        try:
+            write()
+        except OSError as error:
+            failures.append(f"rank {comm.rank}: {flag} {path} could not be written ({error}).")
     if comm.rank == 0:
-        if outputs.json is not None:
-            write_json(result, outputs.json)
-        if outputs.plot is not None:
-            draw_convergence(result, outputs.plot)
+        _print(result)
+    code = 0
+    try:
+        agree(comm, " ".join(failures) or None, job.options.timeout)
+    except InputError as error:
+        code = 1
+        if comm.rank == 0:
+            print(f"deot_mpi: error: {error}", file=sys.stderr, flush=True)
+    except AgentLostError:
+        if job.options.on_failure == "abort":
+            raise
+    return code
+
+
+def _files(
+    comm: MPI.Intracomm, job: Job, result: Result | AuditResult, page: _Page
+) -> Iterator[tuple[str, str, Callable[[], None]]]:
+    """What this rank has to write: the flag that asked for it, where, and how."""
+    outputs = job.outputs
+    if outputs.save is not None and not isinstance(result, AuditResult):
+        yield "--save", outputs.save, partial(save_potential, result, outputs.save)
+    if comm.rank == 0 and outputs.json is not None:
+        yield "--json", outputs.json, partial(write_json, result, outputs.json)
+    if comm.rank == 0 and outputs.plot is not None:
+        yield "--plot", outputs.plot, partial(_draw, result, outputs.plot)
+    if comm.rank == 0 and outputs.report is not None:
+        yield "--report", outputs.report, partial(page, result, outputs.report)
+
+
+def _write_page(result: Result | AuditResult, path: str, *, repeat: str, warned: str | None) -> None:
+    from deot_mpi.report.html import write_report
+
+    write_report(result, path, repeat, warned)
+
+
+def _draw(result: Result | AuditResult, path: str) -> None:
+    if isinstance(result, AuditResult):
+        from deot_mpi.report.privacy import draw_frontier
+
+        draw_frontier(result, path)
+    else:
+        draw_convergence(result, path)
+
+
+def _print(result: Result | AuditResult) -> None:
+    if isinstance(result, AuditResult):
+        from deot_mpi.report.privacy import print_audit
+
+        print_audit(result)
+    else:
         from deot_mpi.report.terminal import print_result
 
         print_result(result)
-        sys.stdout.flush()
-
-
-def _write_audit(comm: MPI.Intracomm, job: Job, result: AuditResult) -> None:
-    if comm.rank == 0:
-        from deot_mpi.report.privacy import draw_frontier, print_audit
-
-        if job.outputs.json is not None:
-            write_json(result, job.outputs.json)
-        if job.outputs.plot is not None:
-            draw_frontier(result, job.outputs.plot)
-        print_audit(result)
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 def _say_once(comm: MPI.Intracomm, text: str, stream: TextIO, code: int) -> int:

@@ -58,10 +58,10 @@ def test_a_loss_during_the_self_terms_leaves_those_of_who_is_left(tmp_path: Path
 @pytest.mark.parametrize(
     ("problem", "faults", "fault"),
     [
-        (SMALL, [(0, 40)], "kill"),  # who would have printed, in the rounds
-        (SMALL, [(1, 40)], "raise"),
-        (Problem(5, 2, "sketch", "ring", "kept", 2.0), [(3, 25), (1, 60)], "kill"),  # setting up, then in the rounds
-        (SMALL, [(3, 67)], "kill"),  # in the final reduce
+        (SMALL, [(0, 42)], "kill"),  # who would have printed, in the rounds
+        (SMALL, [(1, 42)], "raise"),
+        (Problem(5, 2, "sketch", "ring", "kept", 2.0), [(3, 27), (1, 62)], "kill"),  # setting up, then in the rounds
+        (SMALL, [(3, 69)], "kill"),  # in the final reduce
     ],
 )
 def test_the_others_go_on_and_have_the_value_of_those_who_are_left(
@@ -93,7 +93,7 @@ def test_gromov_and_adapt_go_on_as_if_they_had_started_without(tmp_path: Path) -
                 np.savez(tmp_path / f"left-{role.value}-{place}.npz", X=rows, y=labels)
     for command, more in (("gromov", ["--starts", "1", "--eps", "60"]), ("adapt", ["--eps", "2", "--no-centre"])):
         found = []
-        for ranks, prefix, faults in ((5, "", [{"rank": 3, "call": 45, "fault": "kill"}]), (4, "left-", [])):
+        for ranks, prefix, faults in ((5, "", [{"rank": 3, "call": 47, "fault": "kill"}]), (4, "left-", [])):
             path = tmp_path / "result.json"
             path.unlink(missing_ok=True)
             arguments = [
@@ -110,8 +110,26 @@ def test_gromov_and_adapt_go_on_as_if_they_had_started_without(tmp_path: Path) -
 
 
 @needs_mpirun
+def test_who_is_lost_while_results_are_written_takes_none_along(tmp_path: Path) -> None:
+    """Rank 0 at its last call, which agrees on what was written: the values are of all, and the next prints them."""
+    counted, whole = run(SMALL, [{"fault": "count"}], tmp_path)
+    calls = next(int(line.split()[2]) for line in counted.out.splitlines() if line.startswith("CALLS 0 "))
+    last = calls + 1  # who goes on without the lost first says its role
+    ended, found = run(
+        SMALL, [{"rank": 0, "call": last, "fault": "kill"}], tmp_path, "--on-failure", "continue", ulfm=True
+    )
+    assert ended.code == 4, ended
+    assert ended.orphans == 0
+    assert "lost once the values were known" in ended.err
+    assert found is not None
+    assert whole is not None
+    assert found["lost_agents"] == []
+    assert found["dual_objective"] == whole["dual_objective"]
+
+
+@needs_mpirun
 def test_without_any_target_there_is_a_clear_end(tmp_path: Path) -> None:
-    faults = [{"rank": rank, "call": 40, "fault": "kill"} for rank in (2, 3)]
+    faults = [{"rank": rank, "call": 42, "fault": "kill"} for rank in (2, 3)]
     ended, found = run(SMALL, faults, tmp_path, "--on-failure", "continue", ulfm=True)
     assert ended.code == 1
     assert "all target agents are lost; there is nothing left to compare" in ended.err
@@ -134,7 +152,7 @@ def test_every_other_fault_ends_all_with_a_message(
     tmp_path: Path, fault: str, more: tuple[str, ...], words: str
 ) -> None:
     rank = 2 if fault == "nan" else 1
-    call = 60 if fault == "nan" else 10 if fault == "short" else 40
+    call = 62 if fault == "nan" else 12 if fault == "short" else 42
     problem = Problem(4, 2, "raw", "uniform", "kept", 2.0) if fault == "short" else SMALL
     ended, found = run(problem, [{"rank": rank, "call": call, "fault": fault}], tmp_path, *more)
     assert ended.code not in (0, None), ended
@@ -150,10 +168,10 @@ def test_stopped_killed_and_resumed_with_the_same_bits(tmp_path: Path) -> None:
     _, whole = run(problem, [], tmp_path)
     assert whole is not None
     more = ("--checkpoint", str(tmp_path / "kept"), "--every", "3", "--resume")
-    ended, _ = run(problem, [{"rank": 1, "call": 70, "fault": "term"}], tmp_path, *more)
+    ended, _ = run(problem, [{"rank": 1, "call": 72, "fault": "term"}], tmp_path, *more)
     assert ended.code == 3, ended
     assert "asked to stop, and stopped after round" in ended.err
-    ended, _ = run(problem, [{"rank": k, "call": 90, "fault": "kill"} for k in range(4)], tmp_path, *more)
+    ended, _ = run(problem, [{"rank": k, "call": 92, "fault": "kill"} for k in range(4)], tmp_path, *more)
     assert ended.code not in (0, None)
     ended, found = run(problem, [{"rank": 3, "fault": "full", "bytes": 100}], tmp_path, *more)
     assert ended.code == 0, ended

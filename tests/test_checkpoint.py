@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import time
 from collections import deque
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from deot_mpi.faults.checkpoint import Checkpoint, Fingerprints, Folder, TornError
+from deot_mpi.faults.deadline import deadline
 from deot_mpi.roles import Role
 from deot_mpi.solvers import SolverState
 from deot_mpi.solvers.anderson import Anderson
@@ -115,6 +117,21 @@ def test_only_the_rounds_wanted_are_kept(tmp_path: Path) -> None:
     assert place.rounds() == [30, 10]
 
 
+def test_only_files_are_read(tmp_path: Path) -> None:
+    """A pipe or a device of the right name would be read for ever."""
+    folder = Folder(str(tmp_path), Role.SOURCE, 0)
+    os.mkfifo(folder.file(3))
+    folder.file(4).symlink_to("/dev/zero")
+    folder.file(5).mkdir()
+    assert folder.rounds() == []
+
+
 def test_differences_have_names() -> None:
     assert PRINTS.differences(Fingerprints("d", "x", "y")) == ["options", "agents or edges"]
     assert PRINTS.differences(PRINTS) == []
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_deadline_may_be_ages_away() -> None:
+    with deadline(1e12, "waiting"):
+        time.sleep(0.01)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from launch import MPIRUN, launch
 
 from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions, Options
+from deot_mpi.privacy.disclosure import protection_notes, warning
 from deot_mpi.privacy.explain import lessons, told
+from deot_mpi.privacy.findings import Protection
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,16 @@ from deot_mpi.privacy.explain import lessons, told
 def test_what_is_said(options: Options, words: str, absent: str) -> None:
     assert words in told(options)
     assert absent not in told(options)
+
+
+def test_what_gives_rows_away_is_said_beforehand() -> None:
+    """A wish for less than half a row's length is no protection, whoever wishes it."""
+    assert warning(EOTOptions(max_recovery=0.5)) is None
+    for options in (EOTOptions(max_recovery=0.2), EOTOptions(kernel="raw"), EOTOptions(), AdaptOptions(flip=0.2)):
+        assert (warning(options) or "").startswith("not private")
+    chosen = Protection((), 64, 0.1, 0.2, 0.01, 5.0, 0.9)
+    assert "That is not private." in protection_notes(chosen)[0]
+    assert "not private" not in protection_notes(replace(chosen, recovery_error=0.5))[0]
 
 
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,22 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "y.npz", X=ROWS, y=np.array(["a", {}], dtype=object))
     with pytest.raises(InputError, match=r"Python objects .* never loaded"):
         load_samples(str(tmp_path / "y.npz"), 0, "source agent 0", labelled=True)
+
+
+def test_rows_that_memory_cannot_hold_are_not_read(tmp_path: Path) -> None:
+    """A sparse file has all the bytes that its header claims, and takes no room on the disk."""
+    with (tmp_path / "rows.npy").open("wb") as file:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (1 << 30, 1 << 7)}
+        np.lib.format.write_array_header_1_0(file, header)
+        file.truncate(file.tell() + (1 << 40))
+    with pytest.raises(InputError, match=r"source agent 0 \(.*rows.npy\): is 1,099,511,627,776 bytes.*are free"):
+        load_samples(str(tmp_path / "rows.npy"), 0, "source agent 0")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.csv")
+    with pytest.raises(InputError, match=r"source agent 0 .*is a folder, a pipe or a device"):
+        load_samples(str(tmp_path / "rows.csv"), 0, "source agent 0")
 
 
 def test_npz_without_rows_says_what_it_has(tmp_path: Path) -> None:

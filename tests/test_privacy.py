@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from deot_mpi.privacy.attacks import Prior, Seen, half_spaces, least_squares, relative_errors
+from deot_mpi.privacy.attacks import Prior, Seen, half_spaces, least_squares, near_rows, relative_errors
 from deot_mpi.privacy.choose import candidates, chosen_point
 from deot_mpi.privacy.findings import ProtectionPoint
 from deot_mpi.privacy.guarantee import guarantee
@@ -110,6 +110,35 @@ def test_similar_rows_tell_where_to_look() -> None:
     for name in (LEAST_SQUARES, HALF_SPACES, INFORMED):
         assert np.median(noisy[name]) > np.median(errors[name])
     assert Prior.of(rows).directions.shape == (60, 10)
+
+
+def test_rows_of_the_same_kind_tell_more_than_all_rows() -> None:
+    """Eight kinds of rows, each with four latent dimensions of its own: together they fill 32, and a prior of all rows
+    is nearly round. One who looks again among the rows nearest to a first guess finds the kind."""
+    rng = np.random.default_rng(0)
+    kinds = rng.normal(size=(8, 5, 64))
+    rows = np.concatenate([3.0 * kind[0] + rng.normal(size=(40, 4)) @ kind[1:] for kind in kinds])
+    split, _ = Split.of(rows - rows.mean(axis=0), 20, rng)
+    omega, norms = projections(64, 96, 1, orthogonal=True), np.linalg.norm(split.victims, axis=1)
+    signs = np.where(split.victims @ omega >= 0, 1.0, -1.0) * np.where(rng.random((20, 96)) < 0.2, -1.0, 1.0)
+    seen = Seen(omega, signs, norms, 0.2)
+    guesses = [found for k in (5, 10, 20, 50) for found in half_spaces(seen, Prior.of(split.others).basis(k)).values()]
+    first = min(guesses, key=lambda found: float(np.median(relative_errors(found, split.victims))))
+    again = near_rows(seen, split.others, first, 30)
+    errors = [float(np.median(relative_errors(found, split.victims))) for found in (first, again)]
+    assert errors[1] < 0.8 * errors[0], errors
+    np.testing.assert_allclose(np.linalg.norm(again, axis=1), norms, rtol=1e-9)
+    whole = recovery(split, Sending(96, 1, True, Noise(flip=0.2)), np.random.default_rng(2))
+    assert np.median(whole[INFORMED]) < 0.8 * errors[0], "the audit tries it"
+
+
+def test_an_uncertain_guess_comes_nearer_when_it_is_shorter() -> None:
+    """A guess with the cosine c to the truth is sqrt(2 - 2 c) off at full length, sqrt(1 - c^2) at c times that."""
+    rows = np.random.default_rng(0).normal(size=(100, 20))
+    split, _ = Split.of(rows, 50, np.random.default_rng(1))
+    how = Sending(40, 0, True, Noise(flip=0.3))
+    errors = recovery(split, how, np.random.default_rng(2))[HALF_SPACES]
+    assert np.median(errors) < 0.95, "1.05 at full length"
 
 
 def test_likelihood_survives_flips_better_than_the_svm() -> None:

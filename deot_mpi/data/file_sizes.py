@@ -16,7 +16,7 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def check_array_file(path: Path, owner: str) -> None:
-    """Refuse an .npy file that has less in it than its header says."""
+    """Refuse an .npy file that has less in it than its header says, or more than memory holds (it may be sparse)."""
     with path.open("rb") as file:
         _check(file, path.stat().st_size, owner)
 
@@ -25,9 +25,7 @@ def check_archive(path: Path, owner: str) -> None:
     """The same for every array of an .npz file, and refuse what unpacked is larger than memory."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
-        whole, free = sum(member.file_size for member in members), free_memory()
-        if whole > free:
-            raise InputError(f"{owner}: is {whole:,} bytes when unpacked, and {free:,.0f} are free; split it.")
+        _check_memory(sum(member.file_size for member in members), owner)
         for member in members:
             if member.filename.endswith(".npy"):
                 with archive.open(member) as file:
@@ -44,3 +42,10 @@ def _check(file: IO[bytes], size: int, owner: str) -> None:
         raise InputError(
             f"{owner}: its header claims an array of shape {shape}, {claimed:,} bytes, and has {there:,}; it is torn."
         )
+    _check_memory(claimed, owner)
+
+
+def _check_memory(claimed: int, owner: str) -> None:
+    free = free_memory()
+    if claimed > free:
+        raise InputError(f"{owner}: is {claimed:,} bytes when unpacked, and {free:,.0f} are free; split it.")

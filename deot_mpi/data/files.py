@@ -121,6 +121,8 @@ def _read(
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"{owner}: cannot read '{path.suffix}' files; use .npy, .npz, .csv or .mat.")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{owner}: is a folder, a pipe or a device; rows are read from files.")
     return _guarded(path, owner, partial(reader, path, owner, names))
 
 

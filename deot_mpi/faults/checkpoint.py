@@ -103,7 +103,8 @@ class Folder:
         """Of the files that are there, the newest first."""
         pattern = re.compile(re.escape(self._stem) + r"(\d{9})\.checkpoint")
         try:
-            names = [path.name for path in self._path.iterdir()]
+            # Files alone: a pipe or a device of that name would be read for ever.
+            names = [path.name for path in self._path.iterdir() if path.is_file()]
         except OSError:  # not there yet, or not to be read: nothing to go on from
             return []
         return sorted((int(match[1]) for name in names if (match := pattern.fullmatch(name))), reverse=True)

@@ -25,7 +25,7 @@ def deadline(seconds: float, doing: str) -> Iterator[None]:
         last.start()
         MPI.COMM_WORLD.Abort(1)  # the only way that also ends the one who is stuck
 
-    timer = threading.Timer(seconds, too_late)
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), too_late)
     timer.daemon = True
     timer.start()
     try:

@@ -206,6 +206,17 @@ def survive(
             base = _those_left(base, past)
 
 
+def fewer_than(comm: MPI.Intracomm, options: Options) -> MPI.Intracomm | None:
+    """Those who are left of ``comm``, where any was lost since, or None; the same answer everywhere."""
+    with deadline(_patience(options), "agreeing on who is left"):
+        if _all_well(comm, True):
+            return None
+        comm.Revoke()
+        left = comm.Shrink()
+        assert isinstance(left, MPI.Intracomm)
+        return left
+
+
 def _patience(options: Options) -> float:
     """Agreeing takes as long as what the slowest computes alone before it finds out."""
     alone = options.reference or getattr(options, "max_recovery", None) is not None

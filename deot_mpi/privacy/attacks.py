@@ -24,6 +24,11 @@ _SLOPES = (3.0, 10.0)
 _Loss = Callable[[Floats], tuple[Floats, Floats]]
 """Of margins: values and slopes."""
 COMPONENTS = (5, 10, 20, 50, 100, 200)
+NEAREST = (30, 100)
+"""Similar rows that are nearest to a guess, of which a prior for that one victim is made."""
+LENGTHS = (1.0, 0.9, 0.8, 0.7, 0.5)
+"""Of a guess, as shares of the known norm: one whose direction is uncertain comes nearer when it is shorter."""
+_NEAR_SLOPE = 3.0
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,27 @@ def half_spaces(seen: Seen, basis: Floats | None = None) -> dict[str, Floats]:
         found[f"likelihood, slope {slope:g}"] = _fit(features, seen.signs, _likelihood(slope, seen.flip))
     rows = found if basis is None else {name: where @ basis.T for name, where in found.items()}
     return {name: _to_norm(recovered, seen.norms) for name, recovered in rows.items()}
+
+
+def near_rows(seen: Seen, rows: Floats, guesses: Floats, number: int) -> Floats:
+    """Every victim again, each in the basis of the ``number`` similar rows whose directions are nearest to its guess:
+    where rows come in kinds, those of one kind lie in few dimensions. The likelihood's maximum, scaled to the norm."""
+    directions = rows / np.maximum(np.linalg.norm(rows, axis=1), np.finfo(float).tiny)[:, None]
+    shadows, found = rows @ seen.omega, np.zeros_like(guesses)
+    for victim, guess in enumerate(guesses):
+        nearest = np.argsort(-(directions @ guess), kind="stable")[:number]
+        # The basis is made of the rows themselves, so what the planes see of it is made of what they see of these.
+        mean, spread = rows[nearest].mean(axis=0), rows[nearest] - rows[nearest].mean(axis=0)
+        left, deviations, _ = np.linalg.svd(spread, full_matrices=False)
+        large = deviations > 1e-9 * max(float(deviations[0]), np.finfo(float).tiny)
+        mixed = left[:, large] / np.sqrt(len(nearest))
+        basis = np.column_stack([mean, spread.T @ mixed])
+        seen_mean = shadows[nearest].mean(axis=0)
+        features = np.column_stack([seen_mean, (shadows[nearest] - seen_mean).T @ mixed])
+        typical = max(float(np.sqrt((features**2).sum(axis=1).mean())), np.finfo(float).tiny)
+        where = _fit(features / typical, seen.signs[victim : victim + 1], _likelihood(_NEAR_SLOPE, seen.flip))
+        found[victim] = basis @ where[0]
+    return _to_norm(found, seen.norms)
 
 
 def _hinge(weight: float) -> _Loss:

@@ -12,6 +12,8 @@ from deot_mpi.result import GromovReference, LostAgent, ReferenceValues, SelfCos
 from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
 
+PROTECTED = 0.5
+"""A median recovery error below this is called recovery: the row's direction is known to within 30 degrees."""
 _RECOVERY = ((100.0, "1 %"), (30.0, "5 %"), (15.0, "10 %"), (5.0, "30 %"), (2.0, "60 %"))
 """Median relative error of a linear SVM that knows the projections, by Q/D, on Gaussian samples."""
 
@@ -22,8 +24,14 @@ def warning(options: Options) -> str | None:
         return None  # it says itself, and in numbers
     if options.kernel == "raw":
         return "not private: the raw kernel sends rows as they are."
-    if getattr(options, "max_recovery", None) is not None:
-        return None  # refused where rows would be recovered
+    wish = getattr(options, "max_recovery", None)
+    if wish is not None:
+        # Refused where rows would be recovered; unless that is what was asked for.
+        return (
+            None
+            if wish >= PROTECTED
+            else f"not private: max_recovery {wish:g} lets a neighbour come that near to rows."
+        )
     if isinstance(options, AdaptOptions) and options.reading == "1nn":
         return "not private: besides sketches, means of rows are sent, which come near to rows ('audit --mapped')."
     if getattr(options, "flip", 0.0):
@@ -131,7 +139,8 @@ def protection_notes(protection: Protection | None) -> tuple[str, ...]:
         f"comes within {protection.recovery_error:.2f} of a typical row's length at the agent whose rows are known "
         f"best; W~ should be off by about {protection.distance_error:.3f}. Agents measured both on their own rows; "
         "attacks are no proof. All know these numbers, and that rows have about "
-        f"{protection.intrinsic_dimension:.0f} dimensions.",
+        f"{protection.intrinsic_dimension:.0f} dimensions."
+        + (" That is not private." if protection.recovery_error < PROTECTED else ""),
     )
 
 

@@ -1,8 +1,9 @@
 """One agent plays its most curious neighbour against itself: only it can tell how near an attack came.
 
 Some of its rows are victims; the attacker is given what the agent would have sent of them, and as similar rows that it
-might have the agent's other rows. A neighbour's own rows are of another agent and mostly of another domain: it will do
-worse than this, not better. Only statistics of the errors leave the agent, never a recovered row.
+might have the agent's other rows. A neighbour's own rows are of another agent and mostly of another domain, with which
+it does worse; with many more rows of the same kind than the agent has, it does better. Only statistics of the errors
+leave the agent, never a recovered row.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
-from deot_mpi.privacy.attacks import COMPONENTS, Prior, Seen, half_spaces, least_squares, relative_errors
+from deot_mpi.privacy.attacks import (
+    COMPONENTS,
+    LENGTHS,
+    NEAREST,
+    Prior,
+    Seen,
+    half_spaces,
+    least_squares,
+    near_rows,
+    relative_errors,
+)
 from deot_mpi.privacy.noise import Noise, rounded_norms
 from deot_mpi.projections import projections
 from deot_mpi.sketch import BitCounts, Bits, Estimator, angles_by_count, flipped, sketch, unpacked
@@ -78,15 +89,15 @@ def recovery(
     return {
         ROWS_ALONE: relative_errors(np.tile(prior.mean, (len(victims), 1)), victims),
         LEAST_SQUARES: _best({str(cut): least_squares(others, products, cut) for cut in _CUTOFFS}, victims),
-        HALF_SPACES: _best(half_spaces(seen), victims),
-        INFORMED: _informed(seen, prior, victims, components),
+        HALF_SPACES: _best(_shorter(half_spaces(seen)), victims),
+        INFORMED: _informed(seen, others, victims, components),
     }
 
 
 def together(split: Split, how: Sending, answers: int, draws: np.random.Generator) -> Floats:
     """Errors of neighbours that put together so many sketches of the same rows, each with planes of its own."""
     seen, _ = _seen(split.victims, replace(how, bits=answers * how.bits), draws)
-    return _informed(seen, Prior.of(split.others), split.victims, COMPONENTS)
+    return _informed(seen, split.others, split.victims, COMPONENTS)
 
 
 def _seen(victims: Floats, how: Sending, draws: np.random.Generator) -> tuple[Seen, Bits]:
@@ -100,13 +111,24 @@ def _seen(victims: Floats, how: Sending, draws: np.random.Generator) -> tuple[Se
     return Seen(omega, 2.0 * unpacked(shown, how.bits).astype(np.float64) - 1.0, told, noise.flip), shown
 
 
-def _informed(seen: Seen, prior: Prior, victims: Floats, components: tuple[int, ...]) -> Floats:
+def _informed(seen: Seen, others: Floats, victims: Floats, components: tuple[int, ...]) -> Floats:
+    """With similar rows: all as one cloud, then, from the best guess so far, those near to each guess, twice."""
+    prior = Prior.of(others)
     recovered = {
         f"{name}, {k} components": rows
         for k in _numbers(prior, components)
         for name, rows in half_spaces(seen, prior.basis(k)).items()
     }
-    return _best(recovered, victims)
+    first = min(recovered.values(), key=lambda rows: float(np.median(relative_errors(rows, victims))))
+    for number in NEAREST:
+        if number < len(others):
+            once = near_rows(seen, others, first, number)
+            recovered |= {f"nearest {number}": once, f"nearest {number}, twice": near_rows(seen, others, once, number)}
+    return _best(_shorter(recovered), victims)
+
+
+def _shorter(recovered: dict[str, Floats]) -> dict[str, Floats]:
+    return {f"{name}, {share:g} long": share * rows for name, rows in recovered.items() for share in LENGTHS}
 
 
 def from_means(victims: Floats, parts: Iterable[Floats]) -> Floats:

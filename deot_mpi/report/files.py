@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,13 @@ def check_writable(path: str | None, flag: str) -> None:
     folder = Path(path).parent
     if Path(path).is_dir():
         raise InputError(f"{flag} {path}: is a folder; name a file in it.")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InputError(f"{flag} {path}: the folder {folder} does not exist or cannot be written; make it first.")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"{flag} {path}: the folder {folder} does not exist or cannot be written ({error}); make it first."
+        ) from error
 
 
 def make_folder(path: str | None, flag: str, owner: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -14,6 +16,7 @@ from deot_mpi.exchange.edges import Edges
 from deot_mpi.exchange.join import agree, join
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.roles import Role
+from deot_mpi.run import main
 
 
 def good(comm: MPI.Intracomm) -> np.ndarray:
@@ -168,3 +171,42 @@ def test_a_message_off_the_edges_is_impossible(comm: MPI.Intracomm) -> None:
     with pytest.raises(AssertionError, match="has no edge"):
         edges.rank(0)
     agents.free()
+
+
+@pytest.mark.mpi(min_size=2, max_size=4)
+@pytest.mark.parametrize(
+    ("first", "others", "words"),
+    [
+        (["--config", "run.toml"], [], "different values of config"),
+        ([], ["--config", "run.toml"], "different values of config"),
+        (["--help"], [], "different values of help"),
+        (["--sources", "0"], [], "different values of sources"),
+        (["--sources", "1"], ["--sources", "2"], "different values of sources"),
+    ],
+)
+def test_ranks_that_were_started_differently_find_out(
+    comm: MPI.Intracomm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    first: list[str],
+    others: list[str],
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.toml").write_text("eps = 0.5\n")
+    assert main(["--samples", "20", *(others if comm.rank else first)], comm) == 2
+    assert comm.rank or words in capsys.readouterr().err
+
+
+@pytest.mark.mpi(min_size=2, max_size=4)
+def test_a_result_that_cannot_be_written_is_still_printed(
+    comm: MPI.Intracomm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no device that is always full")
+    assert main(["--samples", "20", "--progress", "none", "--json", "/dev/full"], comm) == 1
+    if comm.rank == 0:
+        said = capsys.readouterr()
+        assert "transport_cost" in said.out or "<C,pi>" in said.out, said.out
+        assert "deot_mpi: error: rank 0: --json /dev/full could not be written" in said.err
