@@ -16,10 +16,10 @@ from deot_mpi.exchange.collective import Collectives
 from deot_mpi.exchange.edges import Edges
 from deot_mpi.exchange.join import join, same_everywhere
 from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.placing import protocol_text
 from deot_mpi.kinds import Kind
 from deot_mpi.options import Options
 from deot_mpi.protocol import Protocol, choose_protocol
-from deot_mpi.protocol.choose import NAMES, read_protocol_file
 from deot_mpi.roles import Role
 
 
@@ -127,11 +127,6 @@ def _all_alike(widths: Floats, role: Role, expected: int, first: Role, what: str
 
 def _agree_on_protocol(collectives: Collectives, sizes: Sizes, options: Options) -> Protocol:
     """E from the options; a protocol file is read by rank 0 alone, which tells the others."""
-    text = None
-    if isinstance(options.protocol, str) and options.protocol not in NAMES:
-        first = collectives.agents.comm.rank == 0
-        text = collectives.all_or_none(lambda: read_protocol_file(str(options.protocol)) if first else None)
-        text = collectives.tell(text)
     return choose_protocol(
         options.protocol,
         sizes.shares(Role.SOURCE),
@@ -139,7 +134,7 @@ def _agree_on_protocol(collectives: Collectives, sizes: Sizes, options: Options)
         degree=options.degree,
         matched=options.match,
         seed=options.seed,
-        text=text,
+        text=protocol_text(collectives.agents.comm, options, collectives.ledger),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
@@ -19,9 +20,15 @@ from deot_mpi.kinds import Kind
 
 Array = NDArray[np.generic]
 
+LARGEST_MESSAGE = 1 << 30
+"""Bytes of a message at most: MPI counts in 32 bits, and some of its transports lose messages of 2^31 bytes or more."""
+
 
 class Edges:
     """The edges of one agent: its neighbours in the other role, by their index there."""
+
+    most_bytes = LARGEST_MESSAGE
+    """A larger array goes in several messages, all alike but the last."""
 
     def __init__(self, agents: Agents, neighbours: Sequence[int], ledger: Ledger, timeout: float) -> None:
         self.agents, self.neighbours = agents, tuple(neighbours)
@@ -40,17 +47,72 @@ class Edges:
 
     def swap_each(self, kind: Kind, outgoing: Mapping[int, Array], incoming: Mapping[int, Array]) -> None:
         """As ``swap``, with an array of its own for each neighbour that gets one."""
-        comm = self.agents.comm
-        requests = [comm.Irecv(array, self.rank(j), int(kind)) for j, array in incoming.items()]
-        for j, array in outgoing.items():
-            self.ledger.sent(kind, j, array.nbytes)
-            requests.append(comm.Isend(array, self.rank(j), int(kind)))
-        statuses = wait_all(requests, self.timeout, lambda: self._names(incoming))
-        for (j, array), status in zip(incoming.items(), statuses, strict=False):  # receives come first
-            check_message(kind, array, status, self.agents.neighbour_name(j))
+        receives = [self._receives(kind, j, array) for j, array in incoming.items()]
+        sends = [self._sends(kind, j, array) for j, array in outgoing.items()]
+        self._complete(receives, [request for batch in sends for request in batch])
+
+    def swap_in_turn(
+        self, outgoing: Mapping[Kind, Mapping[int, Array]], blank: Callable[[int], Mapping[Kind, Array]] | None
+    ) -> Iterator[tuple[int, Mapping[Kind, Array]]]:
+        """Send arrays of several kinds, and hear the neighbours one after the other, each into its ``blank`` arrays.
+
+        Nobody's arrays are received before those of the one before have been used: what is on the way takes no memory
+        here. Without ``blank``, nobody is heard.
+        """
+        sends = [
+            request
+            for kind, arrays in outgoing.items()
+            for j, array in arrays.items()
+            for request in self._sends(kind, j, array)
+        ]
+        for j in self.neighbours if blank is not None else ():
+            assert blank is not None
+            arrays = blank(j)
+            self._complete([self._receives(kind, j, array) for kind, array in arrays.items()], [])
+            yield j, arrays
+        self._complete([], sends)
+
+    def _receives(self, kind: Kind, neighbour: int, array: Array) -> _Expected:
+        comm, rank = self.agents.comm, self.rank(neighbour)
+        parts = _parts(array, self.most_bytes)
+        return _Expected(kind, neighbour, parts, [comm.Irecv(part, rank, int(kind)) for part in parts])
+
+    def _sends(self, kind: Kind, neighbour: int, array: Array) -> list[MPI.Request]:
+        requests = []
+        for part in _parts(array, self.most_bytes):
+            self.ledger.sent(kind, neighbour, part.nbytes)
+            requests.append(self.agents.comm.Isend(part, self.rank(neighbour), int(kind)))
+        return requests
+
+    def _complete(self, receives: Sequence[_Expected], sends: Sequence[MPI.Request]) -> None:
+        requests = [request for expected in receives for request in expected.requests]
+        names = {expected.neighbour: None for expected in receives}
+        statuses = iter(wait_all([*requests, *sends], self.timeout, lambda: self._names(names)))
+        for expected in receives:
+            sender = self.agents.neighbour_name(expected.neighbour)
+            for part in expected.parts:
+                check_message(expected.kind, part, next(statuses), sender)
 
     def _names(self, neighbours: Iterable[int]) -> str:
         return " or ".join(self.agents.neighbour_name(j) for j in neighbours) or "its neighbours"
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """An array that a neighbour sends, in one message or several."""
+
+    kind: Kind
+    neighbour: int
+    parts: list[Array]
+    requests: list[MPI.Request]
+
+
+def _parts(array: Array, most_bytes: int) -> list[Array]:
+    """A contiguous array as views of at most so many bytes; one, where it is small enough."""
+    if array.nbytes <= most_bytes:
+        return [array]
+    flat, length = array.reshape(-1), max(1, most_bytes // array.itemsize)
+    return [flat[start : start + length] for start in range(0, flat.size, length)]
 
 
 class Channel:

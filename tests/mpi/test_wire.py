@@ -99,7 +99,7 @@ def test_only_named_collectives_leave_the_edges(comm: MPI.Intracomm) -> None:
     members = {count, agents}
     numbers_per_agent = {
         5,  # sizes; later objective, error, change, bytes and staleness at a check; the final values
-        3,  # time worked and waited, memory
+        4,  # time worked and waited, memory, who shares a host
         1,  # the largest local distance; whether there is a potential to start from
         kinds * agents * 2 + kinds * 4,  # the ledger itself
     }
