@@ -9,7 +9,7 @@ import numpy as np
 
 from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
-from deot_mpi.exchange.edges import Channel
+from deot_mpi.exchange.edges import Channel, Hearing
 from deot_mpi.exchange.mailbox import Mailbox
 from deot_mpi.exchange.node import share_node
 from deot_mpi.kernel import Kernel, LogPairs, Shown, log_block, parted
@@ -22,7 +22,7 @@ from deot_mpi.privacy.noise import Chance
 from deot_mpi.resources import memory_for, threads_for
 from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
-from deot_mpi.showing import show, side_by_side
+from deot_mpi.showing import disclose, show, side_by_side
 from deot_mpi.solvers import MRBCD, KeptSums, Sinkhorn, Solver
 from deot_mpi.solvers.alone import local_distance
 from deot_mpi.solvers.base import LARGEST_EXPONENT, too_small
@@ -67,7 +67,7 @@ def build(
     With the one-pass solver only targets show something; otherwise both roles do, and each holds its own blocks. The
     neighbours are heard one after the other: who needs only a block of each holds one neighbour's rows at a time.
     ``keep`` what others have shown if it is needed again (by default: for tau, where E is not the storage protocol).
-    ``chance`` and ``seeded``: see ``show``; kernels without noise need neither.
+    ``chance`` and ``seeded``: see ``disclose``; kernels without noise need neither.
     """
     role, edges = setting.agents.role, setting.edges
     one_pass = options.solver == "sinkhorn"
@@ -79,15 +79,21 @@ def build(
         outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(setting.samples.shares)) if speaks else {}
         edges.swap_each(Kind.WEIGHTS, outgoing, dict(shares))
     kept = not setting.protocol.is_storage if keep is None else keep
+    disclosures = disclose(setting, kernel, chance, seeded)
+    own = {j: one.kept for j, one in disclosures.items()}
     # A source goes back to what its targets have shown whenever it computes its rows again, and at the end.
-    room = _rooms(kernel, role.other, counts, together=kept or role is Role.SOURCE) if listens else None
-    showing = show(setting, kernel, chance, seeded, blank=room, speaks=speaks)
-    own, shown, blocks = showing.own, {}, {}
-    for j, theirs in showing.heard:
-        if kept or role is Role.SOURCE:
+    needed = kept or role is Role.SOURCE
+    shown: dict[int, Shown] = {}
+    blocks: dict[int, KernelBlock] = {}
+
+    def use(j: int, theirs: Shown) -> None:
+        if needed:
             shown[j] = theirs
         if not one_pass:
             blocks[j] = _block(role, kernel, own[j], theirs, shares[j])
+
+    hearing = Hearing(_rooms(kernel, role.other, counts, together=needed), use) if listens else None
+    show(setting, kernel, {j: one.told for j, one in disclosures.items()} if speaks else {}, hearing)
     weights = setting.protocol.weights(role, setting.agents.index)
     view = AgentView(
         role=role,

@@ -6,14 +6,14 @@ edges and tells that neighbour alone: nobody else can make the planes, or compar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
+from deot_mpi.exchange.edges import Hearing
 from deot_mpi.kernel import Disclosure, Kernel, LogPairs, ShiftedPairs, Shown, stacked
 from deot_mpi.kinds import Kind
 from deot_mpi.privacy.noise import Chance
@@ -23,45 +23,14 @@ from deot_mpi.setting import Setting
 _MOST_SEED = 1 << 62
 
 
-@dataclass(frozen=True)
-class Showing:
-    """What an agent shows, and how it hears the others."""
-
-    own: dict[int, Shown]
-    """By neighbour: what the agent computes with of its own rows."""
-    heard: Iterator[tuple[int, Shown]]
-    """The neighbours one after the other, with what each has shown. To be gone through to its end, also by those who
-    only speak."""
-
-
-def show(
-    setting: Setting,
-    kernel: Kernel,
-    chance: Chance,
-    seeded: Callable[[int], Kernel] | None,
-    *,
-    blank: Callable[[int], Shown] | None,
-    speaks: bool,
-) -> Showing:
-    """Show what the kernel needs of the agent's rows, and receive the same from its neighbours.
-
-    ``chance`` is the agent's own, which nobody else knows: of seeds, flips and roundings. ``seeded`` makes the kernel
-    of an edge from its seed; None: one kernel for all. ``blank`` gives the arrays to receive a neighbour's into; None:
-    nobody is heard.
-    """
-    disclosures = _disclosures(setting, kernel, chance, seeded)
-    outgoing: dict[Kind, dict[int, NDArray[np.generic]]] = {}
-    if speaks:
-        for kind in kernel.blank(0, setting.agents.role):
-            outgoing[kind] = {j: np.ascontiguousarray(one.told[kind]) for j, one in disclosures.items()}
-    heard = ((j, dict(arrays)) for j, arrays in setting.edges.swap_in_turn(outgoing, blank))
-    return Showing({j: one.kept for j, one in disclosures.items()}, heard)
-
-
-def _disclosures(
+def disclose(
     setting: Setting, kernel: Kernel, chance: Chance, seeded: Callable[[int], Kernel] | None
 ) -> dict[int, Disclosure]:
-    """By neighbour, what it is told of this agent's rows, and what the agent goes on with."""
+    """By neighbour, what it is told of this agent's rows, and what the agent goes on with.
+
+    ``chance`` is the agent's own, which nobody else knows: of seeds, flips and roundings. ``seeded`` makes the kernel
+    of an edge from its seed; None: one kernel for all.
+    """
     role, edges = setting.agents.role, setting.edges
     if seeded is None:
         return dict.fromkeys(edges.neighbours, kernel.disclosed(kernel.show(setting.rows, role), chance()))
@@ -76,6 +45,15 @@ def _disclosures(
         )
         for j, one in disclosures.items()
     }
+
+
+def show(setting: Setting, kernel: Kernel, told: Mapping[int, Shown], hearing: Hearing | None) -> None:
+    """Tell the neighbours (those in ``told``) what the kernel needs of the agent's rows, and hear the same of them."""
+    outgoing = {
+        kind: {j: np.ascontiguousarray(shown[kind]) for j, shown in told.items()}
+        for kind in kernel.blank(0, setting.agents.role)
+    }
+    setting.edges.swap_in_turn(outgoing, hearing)
 
 
 def _edge_seeds(setting: Setting, draws: Mapping[int, np.random.Generator]) -> dict[int, int]:

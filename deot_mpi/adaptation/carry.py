@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from deot_mpi.adaptation.classes import Labels
 from deot_mpi.adaptation.penalty import PenalisedPairs
 from deot_mpi.data.samples import Floats
+from deot_mpi.exchange.edges import Hearing
 from deot_mpi.kernel import Kernel, LogPairs, Shown, stacked
 from deot_mpi.kinds import Kind
 from deot_mpi.problem import Holding
@@ -118,25 +119,26 @@ def parts_of_barycentres(
             kind: {j: np.ascontiguousarray(shown[kind]) for j, shown in holding.own.items()}
             for kind in kernel.blank(0, Role.SOURCE)
         } | {kind: dict.fromkeys(edges.neighbours, np.ascontiguousarray(array)) for kind, array in alike.items()}
-        for _ in edges.swap_in_turn(outgoing, None):
-            pass
+        edges.swap_in_turn(outgoing)
         return {}
 
-    def blank(i: int) -> Shown:
+    def room(i: int) -> Shown:
         count = int(setting.sizes.counts[Role.SOURCE][i])
         places: Shown = {} if penalty is None else {Kind.LABELS: np.empty(count, dtype=np.int64)}
         return {**kernel.blank(count, Role.SOURCE), Kind.POTENTIALS: np.empty(count), **places}
 
     y, parts = _with_ones(setting.rows), {}
-    for i, heard in edges.swap_in_turn({}, blank):  # one source's sketches at a time
-        theirs = dict(heard)
-        weights = np.log(view.edge_weights[i] / float(setting.protocol.marginals(Role.SOURCE)[i]))
+
+    def use(i: int, theirs: Shown) -> None:
+        weights = np.log(view.edge_weights[i] / float(setting.protocol.marginals(Role.SOURCE)[i])) + np.log(view.shares)
         f = np.asarray(theirs.pop(Kind.POTENTIALS), dtype=np.float64) / view.eps
         places = theirs.pop(Kind.LABELS, None)
         pairs = kernel.pairs(theirs, holding.own[i])
         if penalty is not None and places is not None:
             pairs = PenalisedPairs(pairs, np.asarray(places, dtype=np.int64), penalty.table)
-        parts[i] = _times(pairs.shifted(f, own / view.eps + (weights + np.log(view.shares))), y)
+        parts[i] = _times(pairs.shifted(f, own / view.eps + weights), y)
+
+    edges.swap_in_turn({}, Hearing(room, use))  # one source's sketches at a time
     return parts
 
 

@@ -24,6 +24,14 @@ LARGEST_MESSAGE = 1 << 30
 """Bytes of a message at most: MPI counts in 32 bits, and some of its transports lose messages of 2^31 bytes or more."""
 
 
+@dataclass(frozen=True)
+class Hearing:
+    """How an agent hears its neighbours: into which arrays, and what it does with them once they have come."""
+
+    room: Callable[[int], dict[Kind, Array]]
+    use: Callable[[int, dict[Kind, Array]], None]
+
+
 class Edges:
     """The edges of one agent: its neighbours in the other role, by their index there."""
 
@@ -51,13 +59,11 @@ class Edges:
         sends = [self._sends(kind, j, array) for j, array in outgoing.items()]
         self._complete(receives, [request for batch in sends for request in batch])
 
-    def swap_in_turn(
-        self, outgoing: Mapping[Kind, Mapping[int, Array]], blank: Callable[[int], Mapping[Kind, Array]] | None
-    ) -> Iterator[tuple[int, Mapping[Kind, Array]]]:
-        """Send arrays of several kinds, and hear the neighbours one after the other, each into its ``blank`` arrays.
+    def swap_in_turn(self, outgoing: Mapping[Kind, Mapping[int, Array]], hearing: Hearing | None = None) -> None:
+        """Send arrays of several kinds, and hear the neighbours one after the other.
 
         Nobody's arrays are received before those of the one before have been used: what is on the way takes no memory
-        here. Without ``blank``, nobody is heard.
+        here. Without ``hearing``, nobody is heard.
         """
         sends = [
             request
@@ -65,11 +71,12 @@ class Edges:
             for j, array in arrays.items()
             for request in self._sends(kind, j, array)
         ]
-        for j in self.neighbours if blank is not None else ():
-            assert blank is not None
-            arrays = blank(j)
-            self._complete([self._receives(kind, j, array) for kind, array in arrays.items()], [])
-            yield j, arrays
+        for j in self.neighbours if hearing is not None else ():
+            assert hearing is not None
+            room = hearing.room(j)
+            self._complete([self._receives(kind, j, array) for kind, array in room.items()], [])
+            hearing.use(j, room)
+            del room  # before there is one for the next
         self._complete([], sends)
 
     def _receives(self, kind: Kind, neighbour: int, array: Array) -> _Expected:
