@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+from launch import launch
 
 from deot_mpi.command.arguments import parse
 from deot_mpi.data import slices
 from deot_mpi.data.files import load_samples, rows_by_header
 from deot_mpi.data.samples import Samples
+from deot_mpi.data.synthetic import SyntheticSet
 from deot_mpi.errors import InputError
+from deot_mpi.roles import Role
 
 h5py = pytest.importorskip("h5py")
 ROWS = np.random.default_rng(3).standard_normal((23, 3))
@@ -134,3 +138,20 @@ def test_hosts_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.Monke
 def test_flags_that_contradict_each_other(words: list[str], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         parse(words)
+
+
+def test_slices_of_one_file_give_the_bits_of_a_file_each(tmp_path: Path) -> None:
+    """Synthetic sets are scattered as slices are: rows 0 to N/I - 1 to the first agent, and so on."""
+    made = SyntheticSet("gaussian", 90, 3, "iid", 0)
+    for role in Role:
+        np.save(tmp_path / f"{role.value}.npy", made.share(role, 0, 1).rows)
+    options = ("--eps", "2", "--bits", "64", "--progress", "none")
+    files = ("--source", "source.npy", "--target", "target.npy", "--slice", "--placement", "edges")
+    found = []
+    for words in (("--samples", "90", "--dim", "3"), files):
+        ended = launch(4, *words, *options, "--json", "found.json", folder=tmp_path)
+        assert ended.code == 0, ended.err
+        found.append(json.loads((tmp_path / "found.json").read_text()))
+    for name in ("dual_objective", "transport_cost", "rounds"):
+        assert found[0][name] == found[1][name]
+    assert [agent["samples"] for agent in found[1]["agents"]] == [45] * 4

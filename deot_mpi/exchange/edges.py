@@ -14,14 +14,12 @@ from deot_mpi.agent import Agents
 from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.parts import LARGEST_MESSAGE, in_parts
 from deot_mpi.exchange.received import check_message
 from deot_mpi.exchange.waiting import arrivals, wait_all
 from deot_mpi.kinds import Kind
 
 Array = NDArray[np.generic]
-
-LARGEST_MESSAGE = 1 << 30
-"""Bytes of a message at most: MPI counts in 32 bits, and some of its transports lose messages of 2^31 bytes or more."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,12 @@ class Edges:
 
     def _receives(self, kind: Kind, neighbour: int, array: Array) -> _Expected:
         comm, rank = self.agents.comm, self.rank(neighbour)
-        parts = _parts(array, self.most_bytes)
+        parts = in_parts(array, self.most_bytes)
         return _Expected(kind, neighbour, parts, [comm.Irecv(part, rank, int(kind)) for part in parts])
 
     def _sends(self, kind: Kind, neighbour: int, array: Array) -> list[MPI.Request]:
         requests = []
-        for part in _parts(array, self.most_bytes):
+        for part in in_parts(array, self.most_bytes):
             self.ledger.sent(kind, neighbour, part.nbytes)
             requests.append(self.agents.comm.Isend(part, self.rank(neighbour), int(kind)))
         return requests
@@ -112,14 +110,6 @@ class _Expected:
     neighbour: int
     parts: list[Array]
     requests: list[MPI.Request]
-
-
-def _parts(array: Array, most_bytes: int) -> list[Array]:
-    """A contiguous array as views of at most so many bytes; one, where it is small enough."""
-    if array.nbytes <= most_bytes:
-        return [array]
-    flat, length = array.reshape(-1), max(1, most_bytes // array.itemsize)
-    return [flat[start : start + length] for start in range(0, flat.size, length)]
 
 
 class Channel:

@@ -12,7 +12,7 @@ from problems import scattered
 from test_same_result import bits_of
 
 import deot_mpi
-from deot_mpi import EOTResult
+from deot_mpi import EOTResult, InputError, setting
 from deot_mpi.exchange.edges import Edges, Hearing
 from deot_mpi.kinds import Kind
 from deot_mpi.protocol.choose import NAMES
@@ -68,6 +68,13 @@ def test_large_arrays_go_in_chunks(
             neighbours = count if rank >= count else comm.size - count
             needed += neighbours * -(-len(scattered(25, rank, count, dimension=3, base=4)) * width // 40)
     assert parts.ledger.of(kind).messages == needed
+
+
+@pytest.mark.mpi(min_size=4, max_size=4)
+def test_more_rows_than_a_message_takes_are_refused(comm: MPI.Intracomm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setting, "MOST_ROWS", 3)
+    with pytest.raises(InputError, match=r"source agent \d has \d+ rows, and in a round .* 3 at most"):
+        run(comm)
 
 
 @pytest.mark.mpi(min_size=4, max_size=7)
