@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,13 +65,15 @@ def install() -> None:
 
 
 def main() -> int:
+    for request in (signal.SIGTERM, signal.SIGHUP):  # by way of an exception, so that nothing is left running
+        signal.signal(request, lambda number, _: sys.exit(128 + number))
     install()
     environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
     hosts = why_no_hosts()
     lacking = [PACKAGES[name] for name in missing() if name != "ip"]
     slurm = hosts or (f"Debian's {', '.join(sorted(set(lacking)))} could not be installed" if lacking else "")
     environment |= {"DEOT_NO_HOSTS": hosts, "DEOT_NO_SLURM": slurm, "DEOT_CLUSTER_RECIPES": str(RECIPES)}
-    tests = [sys.executable, "-m", "pytest", "-q", "--color=no", *(sys.argv[1:] or []), str(ROOT / "tests" / "hosts")]
+    tests = [sys.executable, "-m", "pytest", "-q", "--color=no", *sys.argv[1:], str(ROOT / "tests" / "hosts")]
     command, made = tests, False
     if not hosts:
         folder = Path("/etc/netns")  # where iproute2 looks for a host's own files; only a mount inside is written to
@@ -83,7 +87,8 @@ def main() -> int:
         return 124
     finally:
         if made:
-            Path("/etc/netns").rmdir()
+            with suppress(OSError):  # others may have begun to use it
+                Path("/etc/netns").rmdir()
 
 
 if __name__ == "__main__":
