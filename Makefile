@@ -1,5 +1,6 @@
 # make run    set up everything and run 16 agents on synthetic data (ARGS="--reference" adds options, RANKS=4 fewer agents)
 # make test   set up everything and run the tests
+# make test-hosts  16 agents over four hosts and under Slurm, made on this machine for as long as it takes (root; else skipped)
 # make bench  measure against the peers that are installed: pip install -e '.[bench]' gets them (ARGS="--only peers")
 # make adaptation  the table of domain adaptation (ARGS="--sets digits")
 # make chaos       runs with faults in them, 200 by default (ARGS='--runs 20')
@@ -18,13 +19,16 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test bench adaptation privacy chaos browser check setup clean test-%
+.PHONY: run test test-hosts bench adaptation privacy chaos browser check setup clean test-%
 
 run: $(READY)
 	mpirun -n $(RANKS) python -m deot_mpi.run $(ARGS)
 
 test: $(READY)
 	python scripts/run_tests.py
+
+test-hosts: $(READY)
+	python scripts/run_host_tests.py
 
 # One number of ranks only: make test-4
 test-%: $(READY)

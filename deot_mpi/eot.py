@@ -179,6 +179,8 @@ class Solution:
     resumed: int | None
     """The round of the checkpoint it began with."""
     ended: Ended
+    looks: int
+    """Exchanges of potentials for measuring."""
     trace: tuple[TracePoint, ...]
 
 
@@ -210,7 +212,7 @@ def solve_prepared(
         if past is not None:
             past.state = state
         ended = run_to_end(setting, solver, state, rule, options, recorder, keeper)
-    return Solution(state, None if keeper is None else keeper.resumed_from, ended, tuple(recorder.trace))
+    return Solution(state, None if keeper is None else keeper.resumed_from, ended, solver.looks, tuple(recorder.trace))
 
 
 def _result(
@@ -237,7 +239,7 @@ def _result(
         tau = _tau_on_edges(setting, holding, kernel)
     protocol = setting.protocol.report(tau, pairs)
     within = self_term_bytes(setting, options, terms.rounds) if terms is not None and terms.here else {}
-    known = account(setting, ended.errors, costs, expected_bytes(setting, options, rounds), within)
+    known = account(setting, ended.errors, costs, expected_bytes(setting, options, rounds, solution.looks), within)
     return EOTResult(
         values=values,
         eps=view.eps,

@@ -9,10 +9,10 @@ import numpy as np
 
 from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
-from deot_mpi.exchange.edges import Channel
+from deot_mpi.exchange.edges import Channel, Hearing
 from deot_mpi.exchange.mailbox import Mailbox
 from deot_mpi.exchange.node import share_node
-from deot_mpi.kernel import Kernel, LogPairs, Shown, log_block
+from deot_mpi.kernel import Kernel, LogPairs, Shown, log_block, parted
 from deot_mpi.kernel.block import KernelBlock
 from deot_mpi.kernel.gromov import AlignedKernel
 from deot_mpi.kernel.rowblock import RowBlock
@@ -22,7 +22,7 @@ from deot_mpi.privacy.noise import Chance
 from deot_mpi.resources import memory_for, threads_for
 from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
-from deot_mpi.showing import exchange_shown, side_by_side
+from deot_mpi.showing import disclose, show, side_by_side
 from deot_mpi.solvers import MRBCD, KeptSums, Sinkhorn, Solver
 from deot_mpi.solvers.alone import local_distance
 from deot_mpi.solvers.base import LARGEST_EXPONENT, too_small
@@ -64,21 +64,36 @@ def build(
 ) -> Holding:
     """Exchange what the kernel shows along the edges, once (Algorithm 2), and build this agent's part of log K.
 
-    With the one-pass solver only targets show something; otherwise both roles do, and each holds its own blocks.
+    With the one-pass solver only targets show something; otherwise both roles do, and each holds its own blocks. The
+    neighbours are heard one after the other: who needs only a block of each holds one neighbour's rows at a time.
     ``keep`` what others have shown if it is needed again (by default: for tau, where E is not the storage protocol).
-    ``chance`` and ``seeded``: see ``exchange_shown``; kernels without noise need neither.
+    ``chance`` and ``seeded``: see ``disclose``; kernels without noise need neither.
     """
     role, edges = setting.agents.role, setting.edges
     one_pass = options.solver == "sinkhorn"
     counts = {j: int(setting.sizes.counts[role.other][j]) for j in edges.neighbours}
     listens, speaks = (role is Role.SOURCE or not one_pass), (role is Role.TARGET or not one_pass)
     chance = np.random.default_rng if chance is None else chance
-    exchanged = exchange_shown(setting, kernel, chance, seeded, listens=listens, speaks=speaks)
-    own, shown = exchanged.own, exchanged.heard
     shares: dict[int, Floats] = {j: np.full(count, 1.0 / count) for j, count in counts.items()} if listens else {}
     if setting.sizes.weighted:
         outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(setting.samples.shares)) if speaks else {}
         edges.swap_each(Kind.WEIGHTS, outgoing, dict(shares))
+    kept = not setting.protocol.is_storage if keep is None else keep
+    disclosures = disclose(setting, kernel, chance, seeded)
+    own = {j: one.kept for j, one in disclosures.items()}
+    # A source goes back to what its targets have shown whenever it computes its rows again, and at the end.
+    needed = kept or role is Role.SOURCE
+    shown: dict[int, Shown] = {}
+    blocks: dict[int, KernelBlock] = {}
+
+    def use(j: int, theirs: Shown) -> None:
+        if needed:
+            shown[j] = theirs
+        if not one_pass:
+            blocks[j] = _block(role, kernel, own[j], theirs, shares[j])
+
+    hearing = Hearing(_rooms(kernel, role.other, counts, together=needed), use) if listens else None
+    show(setting, kernel, {j: one.told for j, one in disclosures.items()} if speaks else {}, hearing)
     weights = setting.protocol.weights(role, setting.agents.index)
     view = AgentView(
         role=role,
@@ -86,14 +101,13 @@ def build(
         eps=eps,
         shares=setting.samples.shares,
         edge_weights={j: float(weights[j]) for j in edges.neighbours},
-        blocks={} if one_pass else _blocks(role, kernel, own, shown, shares),
+        blocks=blocks,
     )
     memory, threads = means_of_node(setting, options, works=listens)  # who listens also computes
     rows = None
     if role is Role.SOURCE and edges.neighbours:
         pairs = side_by_side(kernel, own, shown)
         rows = row_block(view, pairs, shares, options, memory if one_pass else 0.0, threads)
-    kept = not setting.protocol.is_storage if keep is None else keep
     return Holding(view, rows, own, shown if kept else {}, shares, memory, threads)
 
 
@@ -115,20 +129,23 @@ def realign(setting: Setting, holding: Holding, kernel: AlignedKernel) -> None:
             outgoing = {j: np.ascontiguousarray(own[j][kind]) for j in own} if role is Role.SOURCE else {}
             heard = {j: part[kind] for j, part in holding.shown.items()} if role is Role.TARGET else {}
             edges.swap_each(kind, outgoing, heard)
-    view.blocks.update(_blocks(role, kernel, own, holding.shown, holding.shares))
+    for j, theirs in holding.shown.items():
+        view.blocks[j] = _block(role, kernel, own[j], theirs, holding.shares[j])
 
 
-def _blocks(
-    role: Role, kernel: Kernel, own: dict[int, Shown], shown: dict[int, Shown], shares: dict[int, Floats]
-) -> dict[int, KernelBlock]:
-    blocks = {}
-    for j, theirs in shown.items():
-        if role is Role.SOURCE:
-            log_kernel = log_block(kernel, own[j], theirs)
-        else:
-            log_kernel = np.ascontiguousarray(log_block(kernel, theirs, own[j]).T)
-        blocks[j] = KernelBlock(log_kernel, np.log(shares[j]))
-    return blocks
+def _rooms(kernel: Kernel, role: Role, counts: dict[int, int], *, together: bool) -> Callable[[int], Shown]:
+    """Where to put what a neighbour shows: in its part of one room for all, or in one that is its own and goes."""
+    if not together:
+        return lambda j: kernel.blank(counts[j], role)
+    whole = kernel.blank(sum(counts.values()), role)
+    return dict(zip(counts, parted(whole, list(counts.values())), strict=True)).__getitem__
+
+
+def _block(role: Role, kernel: Kernel, own: Shown, theirs: Shown, shares: Floats) -> KernelBlock:
+    """log K between an agent's own rows and one neighbour's."""
+    if role is Role.SOURCE:
+        return KernelBlock(log_block(kernel, own, theirs), np.log(shares))
+    return KernelBlock(np.ascontiguousarray(log_block(kernel, theirs, own).T), np.log(shares))
 
 
 def means_of_node(setting: Setting, options: Options, *, works: bool) -> tuple[float, int]:

@@ -29,12 +29,13 @@ from deot_mpi.agent import Agents
 from deot_mpi.audit import solve_audit
 from deot_mpi.command.arguments import Inputs, Job, config_path, parse, repeating
 from deot_mpi.command.flag_values import HelpWanted
-from deot_mpi.data.files import load_alignment, load_samples, load_start
+from deot_mpi.data.files import load_alignment, load_samples, load_start, rows_by_header
 from deot_mpi.data.samples import Samples
 from deot_mpi.eot import solve_eot
 from deot_mpi.errors import AgentLostError, AloneError, DeotError, InputError, NothingLeftError, StoppedError
 from deot_mpi.exchange.join import agree, broadcast_text, same_everywhere
 from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.placing import place_agents
 from deot_mpi.exchange.received import losses_understood
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.faults.keeper import Stop
@@ -94,6 +95,7 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
         stop = StopRequests()
     timeout = job.options.timeout
     sources = _split(comm, job)
+    comm = _placed(comm, job, sources)
     role = Role.SOURCE if comm.rank < sources else Role.TARGET
     _check_outputs(comm, job, timeout)
 
@@ -188,7 +190,7 @@ def _provenance(job: Job, sources: int) -> dict[str, object]:
     inputs = {key: value for key, value in asdict(job.inputs).items() if key != "synthetic" and value is not None}
     if job.inputs.source is None:
         inputs |= {key: value for key, value in asdict(job.inputs.synthetic).items() if value is not None}
-    return {"version": __version__, "problem": job.command, "sources": sources, **inputs}
+    return {"version": __version__, "problem": job.command, "sources": sources, "placement": job.placement, **inputs}
 
 
 def _understand(comm: MPI.Intracomm, argv: list[str]) -> Job:
@@ -239,6 +241,22 @@ def _split(comm: MPI.Intracomm, job: Job) -> int:
     return sources
 
 
+def _placed(comm: MPI.Intracomm, job: Job, sources: int) -> MPI.Intracomm:
+    """The ranks in the order of the agents they play: as they are, or as --placement wants it."""
+    wanted = {"placement": job.placement, "sources": sources}
+    same_everywhere(comm, wanted, job.options.timeout, Ledger())
+    if job.placement == "ranks":
+        return comm
+    inputs, source = job.inputs, comm.rank < sources
+    agent, agents = (comm.rank, sources) if source else (comm.rank - sources, comm.size - sources)
+    pattern = inputs.source if source else inputs.target
+    if pattern is None:
+        rows: int | None = inputs.synthetic.count(agent, agents)
+    else:
+        rows = rows_by_header(pattern, agent, agents if inputs.slice else None)
+    return place_agents(comm, sources, rows, job.options)
+
+
 def _load(inputs: Inputs, agents: Agents, count: int, labelled: bool) -> Samples:
     """This agent's own samples, from its file or its share of a synthetic set."""
     source, index = agents.role is Role.SOURCE, agents.known_as(agents.role, agents.index)
@@ -247,7 +265,11 @@ def _load(inputs: Inputs, agents: Agents, count: int, labelled: bool) -> Samples
         return inputs.synthetic.share(agents.role, index, count)
     weights = inputs.source_weights if source else inputs.target_weights
     features = inputs.source_features if source else inputs.target_features
-    return load_samples(pattern, index, agents.name, weights, features, labelled=labelled)
+    labels = inputs.source_labels if source else inputs.target_labels
+    return load_samples(
+        pattern, index, agents.name, weights, features, labels, labelled=labelled,
+        sharing=count if inputs.slice else None,
+    )  # fmt: skip
 
 
 def _check_outputs(comm: MPI.Intracomm, job: Job, timeout: float) -> None:

@@ -18,6 +18,7 @@ from deot_mpi.errors import InputError
 from deot_mpi.exchange.collective import Tables
 from deot_mpi.exchange.join import agree
 from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.node import host_number
 from deot_mpi.exchange.waiting import waited
 from deot_mpi.faults.keeper import Keeper
 from deot_mpi.kinds import Kind
@@ -191,8 +192,9 @@ class Account:
 
 
 def spent(setting: Setting, clock: Clock) -> Tables[np.float64]:
-    """Every agent's seconds of work and of waiting, and its memory."""
-    return setting.collectives.share(Kind.CONTROL, np.array([clock.working, clock.waiting, peak_memory()]))
+    """Every agent's seconds of work and of waiting, its memory, and which host it shares with whom."""
+    row = [clock.working, clock.waiting, peak_memory(), host_number()]
+    return setting.collectives.share(Kind.CONTROL, np.array(row, dtype=np.float64))
 
 
 def account(
@@ -205,11 +207,15 @@ def account(
     """Every agent's summary and the ledger of all; nothing may be sent after it that the ledger should show."""
     table = setting.collectives.share_ledger()
     counts = {role: Ledger.unpack(table.of(role)) for role in Role}
-    return Account(_summaries(setting, errors, costs), summarise_ledger(counts, formula, within_formula or {}))
+    agents = _summaries(setting, errors, costs)
+    hosts = {role: np.array([agent.host for agent in agents if agent.role == role.value]) for role in Role}
+    return Account(agents, summarise_ledger(counts, formula, within_formula or {}, hosts))
 
 
 def _summaries(setting: Setting, errors: dict[Role, Floats], costs: Tables[np.float64]) -> tuple[AgentSummary, ...]:
     sizes, protocol = setting.sizes, setting.protocol
+    numbers = np.concatenate([costs.of(role)[:, 3] for role in Role]).tolist()
+    places = {number: place for place, number in enumerate(dict.fromkeys(numbers))}
     return tuple(
         AgentSummary(
             role=role.value,
@@ -222,6 +228,7 @@ def _summaries(setting: Setting, errors: dict[Role, Floats], costs: Tables[np.fl
             working_seconds=float(costs.of(role)[index, 0]),
             waiting_seconds=float(costs.of(role)[index, 1]),
             peak_memory=int(costs.of(role)[index, 2]),
+            host=places[float(costs.of(role)[index, 3])],
         )
         for role in Role
         for index in range(sizes.counts[role].size)

@@ -16,11 +16,14 @@ from deot_mpi.exchange.collective import Collectives
 from deot_mpi.exchange.edges import Edges
 from deot_mpi.exchange.join import join, same_everywhere
 from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.parts import LARGEST_MESSAGE
+from deot_mpi.exchange.placing import protocol_text
 from deot_mpi.kinds import Kind
 from deot_mpi.options import Options
 from deot_mpi.protocol import Protocol, choose_protocol
-from deot_mpi.protocol.choose import NAMES, read_protocol_file
 from deot_mpi.roles import Role
+
+MOST_ROWS = LARGEST_MESSAGE // 8
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,13 @@ def _compare_sizes(collectives: Collectives, samples: Samples, one_space: bool) 
     row = [samples.count, samples.dimension, samples.mass, samples.weights is not None, width]
     table = collectives.share(Kind.CONTROL, np.array(row, dtype=np.float64))
     for role in Role:
+        most = int(table.of(role)[:, 0].argmax())
+        rows = int(table.of(role)[most, 0])
+        if rows > MOST_ROWS:
+            raise InputError(
+                f"{role.value} agent {most} has {rows} rows, and in a round sends a number for each in one message, "
+                f"{MOST_ROWS} at most; give its rows to several agents."
+            )
         first = Role.SOURCE if one_space else role
         _all_alike(table.of(role)[:, 1], role, int(table.of(first)[0, 1]), first, "samples")
         _all_alike(table.of(role)[:, 4], role, int(table.source[0, 4]), Role.SOURCE, "features")
@@ -127,11 +137,6 @@ def _all_alike(widths: Floats, role: Role, expected: int, first: Role, what: str
 
 def _agree_on_protocol(collectives: Collectives, sizes: Sizes, options: Options) -> Protocol:
     """E from the options; a protocol file is read by rank 0 alone, which tells the others."""
-    text = None
-    if isinstance(options.protocol, str) and options.protocol not in NAMES:
-        first = collectives.agents.comm.rank == 0
-        text = collectives.all_or_none(lambda: read_protocol_file(str(options.protocol)) if first else None)
-        text = collectives.tell(text)
     return choose_protocol(
         options.protocol,
         sizes.shares(Role.SOURCE),
@@ -139,7 +144,7 @@ def _agree_on_protocol(collectives: Collectives, sizes: Sizes, options: Options)
         degree=options.degree,
         matched=options.match,
         seed=options.seed,
-        text=text,
+        text=protocol_text(collectives.agents.comm, options, collectives.ledger),
     )
 
 

@@ -7,13 +7,13 @@ edges and tells that neighbour alone: nobody else can make the planes, or compar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
+from deot_mpi.exchange.edges import Hearing
 from deot_mpi.kernel import Disclosure, Kernel, LogPairs, ShiftedPairs, Shown, stacked
 from deot_mpi.kinds import Kind
 from deot_mpi.privacy.noise import Chance
@@ -23,49 +23,37 @@ from deot_mpi.setting import Setting
 _MOST_SEED = 1 << 62
 
 
-@dataclass(frozen=True)
-class Exchanged:
-    """By neighbour: what the agent computes with of its own rows, and what it has heard."""
-
-    own: dict[int, Shown]
-    heard: dict[int, Shown]
-
-
-def exchange_shown(
-    setting: Setting,
-    kernel: Kernel,
-    chance: Chance,
-    seeded: Callable[[int], Kernel] | None,
-    *,
-    listens: bool,
-    speaks: bool,
-) -> Exchanged:
-    """Show what the kernel needs of the agent's rows, and receive the same from its neighbours.
+def disclose(
+    setting: Setting, kernel: Kernel, chance: Chance, seeded: Callable[[int], Kernel] | None
+) -> dict[int, Disclosure]:
+    """By neighbour, what it is told of this agent's rows, and what the agent goes on with.
 
     ``chance`` is the agent's own, which nobody else knows: of seeds, flips and roundings. ``seeded`` makes the kernel
     of an edge from its seed; None: one kernel for all.
     """
     role, edges = setting.agents.role, setting.edges
     if seeded is None:
-        disclosures = dict.fromkeys(edges.neighbours, kernel.disclosed(kernel.show(setting.rows, role), chance()))
-    else:
-        draws = {j: chance(setting.agents.known_as(role.other, j)) for j in edges.neighbours}
-        shown = {j: seeded(seed).show(setting.rows, role) for j, seed in _edge_seeds(setting, draws).items()}
-        disclosures = {j: kernel.disclosed(on_edge, draws[j]) for j, on_edge in shown.items()}
-        # Lengths are the same on every edge, and so is their noise: drawn for each anew, it could be averaged away.
-        lengths = kernel.disclosed(kernel.show(setting.rows, role), chance())
-        disclosures = {
-            j: Disclosure(
-                {**one.told, Kind.NORMS: lengths.told[Kind.NORMS]}, {**one.kept, Kind.NORMS: lengths.kept[Kind.NORMS]}
-            )
-            for j, one in disclosures.items()
-        }
-    counts = setting.sizes.counts[role.other]
-    heard = {j: kernel.blank(int(counts[j]), role.other) for j in edges.neighbours} if listens else {}
-    for kind in kernel.blank(0, role):
-        outgoing = {j: np.ascontiguousarray(one.told[kind]) for j, one in disclosures.items()} if speaks else {}
-        edges.swap_each(kind, outgoing, {j: theirs[kind] for j, theirs in heard.items()})
-    return Exchanged({j: one.kept for j, one in disclosures.items()}, heard)
+        return dict.fromkeys(edges.neighbours, kernel.disclosed(kernel.show(setting.rows, role), chance()))
+    draws = {j: chance(setting.agents.known_as(role.other, j)) for j in edges.neighbours}
+    shown = {j: seeded(seed).show(setting.rows, role) for j, seed in _edge_seeds(setting, draws).items()}
+    disclosures = {j: kernel.disclosed(on_edge, draws[j]) for j, on_edge in shown.items()}
+    # Lengths are the same on every edge, and so is their noise: drawn for each anew, it could be averaged away.
+    lengths = kernel.disclosed(kernel.show(setting.rows, role), chance())
+    return {
+        j: Disclosure(
+            {**one.told, Kind.NORMS: lengths.told[Kind.NORMS]}, {**one.kept, Kind.NORMS: lengths.kept[Kind.NORMS]}
+        )
+        for j, one in disclosures.items()
+    }
+
+
+def show(setting: Setting, kernel: Kernel, told: Mapping[int, Shown], hearing: Hearing | None) -> None:
+    """Tell the neighbours (those in ``told``) what the kernel needs of the agent's rows, and hear the same of them."""
+    outgoing = {
+        kind: {j: np.ascontiguousarray(shown[kind]) for j, shown in told.items()}
+        for kind in kernel.blank(0, setting.agents.role)
+    }
+    setting.edges.swap_in_turn(outgoing, hearing)
 
 
 def _edge_seeds(setting: Setting, draws: Mapping[int, np.random.Generator]) -> dict[int, int]:

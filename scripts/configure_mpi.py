@@ -1,7 +1,8 @@
 """Make a plain ``mpirun -n 16`` work with the Open MPI inside this Python environment.
 
 Writes settings into the environment's own files, so they hold for every mpirun of this environment and touch nothing
-outside it: more ranks than cores are welcome and give way to each other, and transports for fabrics that a single
+outside it: more ranks than cores are welcome and give way to each other (host by host, by slots: without that word Open
+MPI 5 would put them all on the first host), and transports for fabrics that a single
 machine does not have are not searched for (that takes longer than a small job). Not for a cluster's own MPI.
 """
 
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 
 SETTINGS = {
-    "prte-mca-params.conf": ["rmaps_default_mapping_policy = :oversubscribe"],
+    "prte-mca-params.conf": ["rmaps_default_mapping_policy = slot:oversubscribe"],
     "openmpi-mca-params.conf": ["btl = ^ofi,uct", "mtl = ^ofi", "pml = ob1", "mpi_yield_when_idle = 1"],
 }
 ROOT = ["export OMPI_ALLOW_RUN_AS_ROOT=1", "export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]

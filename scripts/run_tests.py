@@ -76,7 +76,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder, alongside = Path(name), []
         if chosen.ranks is None:
-            alongside.append(Suite("one process", [*pytest, str(TESTS), "--ignore", str(TESTS / "mpi")], folder))
+            apart = [f"--ignore={TESTS / name}" for name in ("mpi", "hosts")]  # make test-hosts has the latter
+            alongside.append(Suite("one process", [*pytest, str(TESTS), *apart], folder))
         try:
             for size in SIZES if chosen.ranks is None else (chosen.ranks,):
                 left_out = [f"--ignore={TESTS / 'mpi' / name}" for name in LEFT_OUT.get(size, ()) if not chosen.ranks]

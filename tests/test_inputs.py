@@ -149,7 +149,7 @@ def test_npz_without_rows_says_what_it_has(tmp_path: Path) -> None:
 
 def test_pattern_with_an_unknown_placeholder() -> None:
     for pattern in ("site-{rank}.npy", "site-{}.npy", "site-{agent.x}.npy", "site-{agent.npy"):
-        with pytest.raises(InputError, match="only placeholder"):
+        with pytest.raises(InputError, match="placeholders are"):
             load_samples(pattern, 0, "source agent 0")
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from deot_mpi.adaptation.classes import Labels
 from deot_mpi.adaptation.penalty import PenalisedPairs
 from deot_mpi.data.samples import Floats
-from deot_mpi.kernel import Kernel, LogPairs, stacked
+from deot_mpi.exchange.edges import Hearing
+from deot_mpi.kernel import Kernel, LogPairs, Shown, stacked
 from deot_mpi.kinds import Kind
 from deot_mpi.problem import Holding
 from deot_mpi.roles import Role
@@ -111,29 +112,33 @@ def parts_of_barycentres(
 
     Sources show what it takes to compute that, and get nothing.
     """
-    edges, view, kinds = setting.edges, holding.view, tuple(kernel.blank(0, Role.SOURCE))
+    edges, view = setting.edges, holding.view
     if view.role is Role.SOURCE:
-        for kind in kinds:
-            edges.swap_each(kind, {j: np.ascontiguousarray(shown[kind]) for j, shown in holding.own.items()}, {})
-        for kind, array in {Kind.POTENTIALS: own, **({} if penalty is None else {Kind.LABELS: penalty.places})}.items():
-            edges.swap_each(kind, dict.fromkeys(edges.neighbours, np.ascontiguousarray(array)), {})
+        alike = {Kind.POTENTIALS: own, **({} if penalty is None else {Kind.LABELS: penalty.places})}
+        outgoing = {
+            kind: {j: np.ascontiguousarray(shown[kind]) for j, shown in holding.own.items()}
+            for kind in kernel.blank(0, Role.SOURCE)
+        } | {kind: dict.fromkeys(edges.neighbours, np.ascontiguousarray(array)) for kind, array in alike.items()}
+        edges.swap_in_turn(outgoing)
         return {}
-    counts = {i: int(setting.sizes.counts[Role.SOURCE][i]) for i in edges.neighbours}
-    theirs = {i: {**kernel.blank(count, Role.SOURCE), Kind.POTENTIALS: np.empty(count)} for i, count in counts.items()}
-    if penalty is not None:
-        for i, count in counts.items():
-            theirs[i][Kind.LABELS] = np.empty(count, dtype=np.int64)
-    for kind in (*kinds, Kind.POTENTIALS, *([] if penalty is None else [Kind.LABELS])):
-        edges.swap_each(kind, {}, {i: part[kind] for i, part in theirs.items()})
+
+    def room(i: int) -> Shown:
+        count = int(setting.sizes.counts[Role.SOURCE][i])
+        places: Shown = {} if penalty is None else {Kind.LABELS: np.empty(count, dtype=np.int64)}
+        return {**kernel.blank(count, Role.SOURCE), Kind.POTENTIALS: np.empty(count), **places}
+
     y, parts = _with_ones(setting.rows), {}
-    for i, e in view.edge_weights.items():
-        weights = np.log(e / float(setting.protocol.marginals(Role.SOURCE)[i])) + np.log(view.shares)
-        f = np.asarray(theirs[i].pop(Kind.POTENTIALS), dtype=np.float64) / view.eps
-        places = theirs[i].pop(Kind.LABELS, None)
-        pairs = kernel.pairs(theirs[i], holding.own[i])
+
+    def use(i: int, theirs: Shown) -> None:
+        weights = np.log(view.edge_weights[i] / float(setting.protocol.marginals(Role.SOURCE)[i])) + np.log(view.shares)
+        f = np.asarray(theirs.pop(Kind.POTENTIALS), dtype=np.float64) / view.eps
+        places = theirs.pop(Kind.LABELS, None)
+        pairs = kernel.pairs(theirs, holding.own[i])
         if penalty is not None and places is not None:
             pairs = PenalisedPairs(pairs, np.asarray(places, dtype=np.int64), penalty.table)
         parts[i] = _times(pairs.shifted(f, own / view.eps + weights), y)
+
+    edges.swap_in_turn({}, Hearing(room, use))  # one source's sketches at a time
     return parts
 
 

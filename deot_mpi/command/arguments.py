@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import tomllib
 from dataclasses import dataclass, fields
@@ -37,6 +38,10 @@ class Inputs:
     target_weights: str | None
     source_features: str | None
     target_features: str | None
+    source_labels: str | None
+    target_labels: str | None
+    slice: bool
+    """Whether the files are one for all agents of a role, each reading its own slice."""
     synthetic: SyntheticSet
     start: str | None
 
@@ -47,6 +52,7 @@ class Job:
 
     command: str
     sources: int | None
+    placement: str
     inputs: Inputs
     options: EOTOptions | GromovOptions  # AdaptOptions and AuditOptions are EOTOptions
     outputs: Outputs
@@ -80,6 +86,7 @@ def parse(argv: list[str], config: str | None = None, fresh_seed: int = 0) -> Jo
             "--source-features and --target-features come together, and with --source and --target: give a file "
             "pattern for both roles, or for none."
         )
+    _check_files(chosen)
     kind = COMMANDS[command]
     if chosen.checkpoint is not None and fresh_seed and chosen.seed == fresh_seed:
         raise InputError("--seed fresh is another one in every job, and none could be gone on with; give a number.")
@@ -94,12 +101,16 @@ def parse(argv: list[str], config: str | None = None, fresh_seed: int = 0) -> Jo
     return Job(
         command=command,
         sources=chosen.sources,
+        placement=chosen.placement,
         inputs=Inputs(
             chosen.source,
             chosen.target,
             chosen.source_weights,
             chosen.target_weights,
             *features,
+            named.get("source_labels"),
+            named.get("target_labels"),
+            chosen.slice,
             SyntheticSet(
                 chosen.dataset, chosen.samples, chosen.dim, chosen.scatter, chosen.seed, named.get("target_dim")
             ),
@@ -125,6 +136,28 @@ def repeating(argv: list[str], ranks: int, seed: int) -> str:
         if word == "--seed=fresh" or (word == "fresh" and place and words[place - 1] == "--seed"):
             words[place] = word.replace("fresh", str(seed))
     return shlex.join(["mpirun", "-n", str(ranks), "python", "-m", "deot_mpi.run", *words])
+
+
+def _check_files(chosen: argparse.Namespace) -> None:
+    """Patterns, slices and placement must not contradict each other about who reads what where."""
+    patterns = {
+        f"--{role}{what}": named
+        for role in ("source", "target")
+        for what in ("", "-weights", "-features", "-labels")
+        if (named := getattr(chosen, f"{role}{what.replace('-', '_')}", None)) is not None
+    }
+    if chosen.slice and not patterns:
+        raise InputError("--slice is about the files that agents share; name them with --source and --target.")
+    for flag, pattern in patterns.items():
+        if chosen.slice and "{agent" in pattern:
+            raise InputError(
+                f"{flag} {pattern} names a file for each agent, and --slice one for all; drop one of the two."
+            )
+        if chosen.placement == "edges" and not chosen.slice and ("{agent" not in pattern or "{host" in pattern):
+            raise InputError(
+                f"{flag} {pattern} means other rows on every host, so an agent cannot move to another one; leave out "
+                "--placement edges, or name files that all hosts can read by '{agent}' or with --slice."
+            )
 
 
 def _config_arguments(text: str, parser: Parser, arguments: list[str]) -> list[str]:

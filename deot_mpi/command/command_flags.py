@@ -102,6 +102,11 @@ def add_audit(parser: Parser, default: AuditOptions) -> None:
 
 def add_adaptation(parser: Parser, default: AdaptOptions) -> None:
     group = parser.add_argument_group("labels")
+    for role in ("source", "target"):
+        group.add_argument(
+            f"--{role}-labels", metavar="PATTERN",
+            help=f"each {role} agent's labels, one number a row, where its file has none (y)",
+        )  # fmt: skip
     group.add_argument(
         "--method", choices=METHODS, default=default.method,
         help="1nn: source rows mapped to the target domain, the nearest one's label;\n"

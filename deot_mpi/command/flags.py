@@ -24,6 +24,7 @@ from deot_mpi.options import (
 )
 from deot_mpi.protocol.choose import NAMES
 
+PLACEMENTS = ("ranks", "edges")
 PROGRESS = ("auto", "live", "plain", "none")
 
 
@@ -90,11 +91,22 @@ def _add_data(parser: Parser, dimension: int, fresh_seed: int) -> argparse._Argu
         "--sources", type=int, metavar="I", help="ranks 0..I-1 are source agents, the rest targets (default: half)"
     )
     group.add_argument(
+        "--placement", choices=PLACEMENTS, default="ranks",
+        help="ranks: as --sources says; edges: agents are given to ranks so that the edges of E with most\n"
+        "bytes stay on a host; all hosts must be able to read all files (default: ranks)",
+    )  # fmt: skip
+    group.add_argument(
         "--source",
         metavar="PATTERN",
-        help="each source agent's own file, e.g. 'site-{agent}.npy' (.npy .npz .csv .mat)",
+        help="each source agent's own file, e.g. 'site-{agent}.npy' (.npy .npz .csv .mat .h5); {host} is the\n"
+        "name of its host",
     )
     group.add_argument("--target", metavar="PATTERN", help="each target agent's own file")
+    group.add_argument(
+        "--slice", action=argparse.BooleanOptionalAction, default=False,
+        help="files are one for all agents of a role, e.g. --source all.npy, and each agent reads its own\n"
+        "rows of it and no others (.npy .h5)",
+    )  # fmt: skip
     group.add_argument(
         "--source-weights", metavar="PATTERN", help="per-sample weights, one number a row (default: all equal)"
     )

@@ -1,12 +1,17 @@
-"""Samples from files: one file per agent, in .npy, .npz, .csv or .mat. Nothing is ever unpickled."""
+"""Samples from files, in .npy, .npz, .csv, .mat or HDF5: one for each agent, or one that agents share by slices.
+
+Nothing is ever unpickled.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,12 +21,12 @@ from numpy.typing import NDArray
 from deot_mpi.agent import Agents
 from deot_mpi.data.file_sizes import check_archive, check_array_file
 from deot_mpi.data.samples import Samples, check_samples
+from deot_mpi.data.slices import HDF5, SLICED, hdf5_rows, read_hdf5, read_npy_slice, slice_of
 from deot_mpi.errors import InputError
 from deot_mpi.roles import Role
 
 ROWS, WEIGHTS = "X", "weights"
 """Names of the arrays in an .npz file; a .csv file with a header may have a column called ``weights``."""
-ROWS_OR_WEIGHTS = (WEIGHTS, ROWS)
 LABELS = "y"
 """Name of the labels, in .npz and in the header of .csv."""
 _MAT_NAMES = {ROWS: (ROWS, "fts", "feas", "features", "fea"), LABELS: (LABELS, "labels", "label", "gnd")}
@@ -29,13 +34,27 @@ _MAT_NAMES = {ROWS: (ROWS, "fts", "feas", "features", "fea"), LABELS: (LABELS, "
 _MAT_SECONDS = 600.0
 
 
+@dataclass(frozen=True)
+class Whose:
+    """Whose rows of a file: one agent's, by its index; all of them, or its slice among ``sharing`` agents."""
+
+    agent: int
+    sharing: int | None = None
+
+    @property
+    def part(self) -> tuple[int, int]:
+        return (0, 1) if self.sharing is None else (self.agent, self.sharing)
+
+
 def agent_path(pattern: str, agent: int) -> Path:
-    """The file of one agent: ``{agent}`` in the pattern stands for its index, ``{agent:03d}`` for 000, 001, ..."""
+    """The file of one agent: ``{agent}`` in the pattern stands for its index, ``{agent:03d}`` for 000, 001, ...,
+    ``{host}`` for the name of the host it runs on."""
     try:
-        path = pattern.format(agent=agent)
+        path = pattern.format(agent=agent, host=platform.node())
     except (LookupError, ValueError, AttributeError, TypeError, MemoryError) as error:
         raise InputError(
-            f"'{pattern}' is not a file pattern ({error}); {{agent}} is the only placeholder: 'site-{{agent}}.npy'."
+            f"'{pattern}' is not a file pattern ({error}); placeholders are {{agent}} and {{host}}: "
+            "'site-{{agent}}.npy'."
         ) from error
     return Path(path)
 
@@ -46,28 +65,56 @@ def load_samples(
     owner: str,
     weights_pattern: str | None = None,
     features_pattern: str | None = None,
+    labels_pattern: str | None = None,
     *,
     labelled: bool = False,
+    sharing: int | None = None,
 ) -> Samples:
-    """Read one agent's own files; ``owner`` names the agent in messages. ``labelled``: y is labels, not a column."""
-    path = agent_path(pattern, agent)
+    """Read one agent's own files; ``owner`` names the agent in messages. ``labelled``: y is labels, not a column.
+
+    ``sharing``: the files are those of so many agents, of which this one reads its slice alone.
+    """
+    path, whose = agent_path(pattern, agent), Whose(agent, sharing)
     owner = f"{owner} ({path})"
-    rows, weights = _read(path, owner)
-    rows, labels = _guarded(path, owner, partial(_labels_apart, path, rows)) if labelled else (rows, None)
+    rows, weights = _read(path, owner, whose=whose)
+    rows, labels = _guarded(path, owner, partial(_labels_apart, path, rows, whose)) if labelled else (rows, None)
     if weights_pattern is not None:
         if weights is not None:
             raise InputError(f"{owner}: has weights of its own, and a weights file is given; drop one of the two.")
-        weights = _read_weights(agent_path(weights_pattern, agent), owner)
+        weights = _read_column(agent_path(weights_pattern, agent), owner, WEIGHTS, whose)
+    if labels_pattern is not None:
+        if labels is not None:
+            raise InputError(f"{owner}: has labels of its own, and a labels file is given; drop one of the two.")
+        labels = _read_column(agent_path(labels_pattern, agent), owner, LABELS, whose)
     features = None
     if features_pattern is not None:
         path = agent_path(features_pattern, agent)
-        features, _ = _read(path, f"{owner}, features {path}")
+        features, _ = _read(path, f"{owner}, features {path}", whose=whose)
     return check_samples(rows, weights, owner, features, labels)
 
 
-def _labels_apart(path: Path, rows: NDArray[np.generic]) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
-    """Rows and labels, where a file that has been read has them: the array ``y`` of an .npz or .mat, the column of a
-    .csv."""
+def rows_by_header(pattern: str, agent: int, sharing: int | None = None) -> int | None:
+    """How many rows an agent has, as its file says at the beginning; None where that takes reading it."""
+    path, part = agent_path(pattern, agent), Whose(agent, sharing).part
+    try:
+        if path.suffix.lower() == ".npy":
+            rows = int(np.load(path, mmap_mode="r", allow_pickle=False).shape[0])
+        elif path.suffix.lower() in HDF5:
+            rows = hdf5_rows(path, ROWS)
+        else:
+            return None
+    except Exception:  # whoever reads it says what is wrong with it
+        return None
+    return len(range(rows)[slice_of(rows, *part)])
+
+
+def _labels_apart(
+    path: Path, rows: NDArray[np.generic], whose: Whose
+) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
+    """Rows and labels, where a file that has been read has them: the array ``y`` of an .npz, .mat or HDF5 file, the
+    column of a .csv."""
+    if path.suffix.lower() in HDF5:
+        return rows, read_hdf5(path, str(path), (LABELS,), *whose.part).get(LABELS)
     if path.suffix.lower() == ".npz":
         with np.load(path, allow_pickle=False) as archive:
             return rows, archive[LABELS] if LABELS in archive.files else None
@@ -106,24 +153,45 @@ def load_alignment(folder: str, agents: Agents) -> NDArray[np.generic]:
     return alignment
 
 
-def _read_weights(path: Path, owner: str) -> NDArray[np.generic]:
-    """A file of weights alone: an array or one column, called ``weights`` where the format has names."""
-    column, named = _read(path, f"{owner}, weights {path}", ROWS_OR_WEIGHTS)
-    if named is not None:
+def _read_column(path: Path, owner: str, name: str, whose: Whose) -> NDArray[np.generic]:
+    """A file of weights or labels alone: an array or one column, called so where the format has names."""
+    column, named = _read(path, f"{owner}, {name} {path}", (name, ROWS), whose)
+    if named is not None and name == WEIGHTS:
         return named
     return column.reshape(-1) if column.ndim == 2 and column.shape[1] == 1 else column
 
 
 def _read(
-    path: Path, owner: str, names: tuple[str, ...] = (ROWS,)
+    path: Path, owner: str, names: tuple[str, ...] = (ROWS,), whose: Whose | None = None
 ) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
+    whole = whose is None or whose.sharing is None
+    if not whole and path.suffix.lower() not in SLICED:
+        raise InputError(f"{owner}: a '{path.suffix}' file can only be read whole; --slice takes .npy, .h5 or .hdf5.")
+    if path.suffix.lower() in HDF5 or not whole:
+        part = (0, 1) if whose is None else whose.part
+        return _guarded(path, owner, partial(_read_part, path, owner, names, part))
     readers = {".npy": _read_npy, ".npz": _read_npz, ".csv": _read_csv, ".mat": _read_mat}
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise InputError(f"{owner}: cannot read '{path.suffix}' files; use .npy, .npz, .csv or .mat.")
+        raise InputError(f"{owner}: cannot read '{path.suffix}' files; use .npy, .npz, .csv, .mat or .h5.")
     if path.exists() and not path.is_file():
         raise InputError(f"{owner}: is a folder, a pipe or a device; rows are read from files.")
     return _guarded(path, owner, partial(reader, path, owner, names))
+
+
+def _read_part(
+    path: Path, owner: str, names: tuple[str, ...], part: tuple[int, int]
+) -> tuple[NDArray[np.generic], NDArray[np.generic] | None]:
+    """A slice of an .npy file, or of the first named dataset of an HDF5 file, with that of its weights."""
+    if path.suffix.lower() == ".npy":
+        return read_npy_slice(path, owner, *part), None
+    with path.open("rb"):
+        pass  # a file that is not there is said to be so, as for other formats
+    arrays = read_hdf5(path, owner, (*names, WEIGHTS), *part)
+    found = next((name for name in names if name in arrays), None)
+    if found is None:
+        raise InputError(f"{owner}: has no dataset called {' or '.join(names)}; name the rows {ROWS}.")
+    return arrays[found], arrays.get(WEIGHTS)
 
 
 def _guarded(
@@ -134,8 +202,9 @@ def _guarded(
         return read()
     except FileNotFoundError as error:
         raise InputError(
-            f"{owner}: no such file. Each agent reads its own file on its own host; check the path and the {{agent}} "
-            "number (counted from 0 in each role)."
+            f"{owner}: no such file on this agent's host ({platform.node()}). Each agent reads its own file on its own "
+            "host; check the path and the {agent} number (counted from 0 in each role). With --placement, agents move "
+            "between hosts, and each must be able to read every agent's file."
         ) from error
     except InputError:
         raise

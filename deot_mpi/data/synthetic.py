@@ -51,6 +51,10 @@ class SyntheticSet:
     def dimension(self, role: Role) -> int:
         return self.dim if role is Role.SOURCE or self.target_dim is None else self.target_dim
 
+    def count(self, agent: int, agents: int) -> int:
+        """How many rows one of ``agents`` agents of a role holds."""
+        return int(self._row_numbers(agent, agents).size)
+
     def share(self, role: Role, agent: int, agents: int) -> Samples:
         """The rows that one of ``agents`` agents of a role holds, drawn by that agent alone."""
         try:

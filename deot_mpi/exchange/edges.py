@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
@@ -13,6 +14,7 @@ from deot_mpi.agent import Agents
 from deot_mpi.data.samples import Floats
 from deot_mpi.errors import InputError
 from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.parts import LARGEST_MESSAGE, in_parts
 from deot_mpi.exchange.received import check_message
 from deot_mpi.exchange.waiting import arrivals, wait_all
 from deot_mpi.kinds import Kind
@@ -20,8 +22,19 @@ from deot_mpi.kinds import Kind
 Array = NDArray[np.generic]
 
 
+@dataclass(frozen=True)
+class Hearing:
+    """How an agent hears its neighbours: into which arrays, and what it does with them once they have come."""
+
+    room: Callable[[int], dict[Kind, Array]]
+    use: Callable[[int, dict[Kind, Array]], None]
+
+
 class Edges:
     """The edges of one agent: its neighbours in the other role, by their index there."""
+
+    most_bytes = LARGEST_MESSAGE
+    """A larger array goes in several messages, all alike but the last."""
 
     def __init__(self, agents: Agents, neighbours: Sequence[int], ledger: Ledger, timeout: float) -> None:
         self.agents, self.neighbours = agents, tuple(neighbours)
@@ -54,17 +67,63 @@ class Edges:
 
     def swap_each(self, kind: Kind, outgoing: Mapping[int, Array], incoming: Mapping[int, Array]) -> None:
         """As ``swap``, with an array of its own for each neighbour that gets one."""
-        comm = self.comm
-        requests = [comm.Irecv(array, self.rank(j), int(kind)) for j, array in incoming.items()]
-        for j, array in outgoing.items():
-            self.count(kind, j, array.nbytes)
-            requests.append(comm.Isend(array, self.rank(j), int(kind)))
-        statuses = wait_all(requests, self.timeout, lambda: self._names(incoming))
-        for (j, array), status in zip(incoming.items(), statuses, strict=False):  # receives come first
-            check_message(kind, array, status, self.name(j))
+        receives = [self._receives(kind, j, array) for j, array in incoming.items()]
+        sends = [self._sends(kind, j, array) for j, array in outgoing.items()]
+        self._complete(receives, [request for batch in sends for request in batch])
+
+    def swap_in_turn(self, outgoing: Mapping[Kind, Mapping[int, Array]], hearing: Hearing | None = None) -> None:
+        """Send arrays of several kinds, and hear the neighbours one after the other.
+
+        Nobody's arrays are received before those of the one before have been used: what is on the way takes no memory
+        here. Without ``hearing``, nobody is heard.
+        """
+        sends = [
+            request
+            for kind, arrays in outgoing.items()
+            for j, array in arrays.items()
+            for request in self._sends(kind, j, array)
+        ]
+        for j in self.neighbours if hearing is not None else ():
+            assert hearing is not None
+            room = hearing.room(j)
+            self._complete([self._receives(kind, j, array) for kind, array in room.items()], [])
+            hearing.use(j, room)
+            del room  # before there is one for the next
+        self._complete([], sends)
+
+    def _receives(self, kind: Kind, neighbour: int, array: Array) -> _Expected:
+        comm, rank = self.comm, self.rank(neighbour)
+        parts = in_parts(array, self.most_bytes)
+        return _Expected(kind, neighbour, parts, [comm.Irecv(part, rank, int(kind)) for part in parts])
+
+    def _sends(self, kind: Kind, neighbour: int, array: Array) -> list[MPI.Request]:
+        requests = []
+        for part in in_parts(array, self.most_bytes):
+            self.count(kind, neighbour, part.nbytes)
+            requests.append(self.comm.Isend(part, self.rank(neighbour), int(kind)))
+        return requests
+
+    def _complete(self, receives: Sequence[_Expected], sends: Sequence[MPI.Request]) -> None:
+        requests = [request for expected in receives for request in expected.requests]
+        names = {expected.neighbour: None for expected in receives}
+        statuses = iter(wait_all([*requests, *sends], self.timeout, lambda: self._names(names)))
+        for expected in receives:
+            sender = self.name(expected.neighbour)
+            for part in expected.parts:
+                check_message(expected.kind, part, next(statuses), sender)
 
     def _names(self, neighbours: Iterable[int]) -> str:
         return " or ".join(self.name(j) for j in neighbours) or "its neighbours"
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """An array that a neighbour sends, in one message or several."""
+
+    kind: Kind
+    neighbour: int
+    parts: list[Array]
+    requests: list[MPI.Request]
 
 
 class Channel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from mpi4py import MPI
@@ -16,7 +16,7 @@ from deot_mpi.exchange.waiting import lost, wait_all
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Of what agents send each other, and in which order: changed whenever that changes."""
 
 
@@ -116,6 +116,18 @@ def broadcast_text(
         _count(ledger, buffer)
     wait_all([comm.Ibcast(buffer, root)], timeout, lambda: f"rank {root}")
     return buffer.tobytes().decode(errors="surrogateescape")
+
+
+def read_for_all(comm: MPI.Intracomm, read: Callable[[], str], timeout: float, ledger: Ledger | None = None) -> str:
+    """What rank 0 reads, on every rank; if it cannot, all raise its sentence."""
+    text, error = None, None
+    if comm.rank == 0:
+        try:
+            text = read()
+        except InputError as caught:
+            error = str(caught)
+    agree(comm, error, timeout, ledger)
+    return broadcast_text(comm, text, 0, timeout, ledger)
 
 
 def _digest(value: object) -> int:

@@ -18,15 +18,18 @@ _NUMBER = 8
 """Bytes of a float64."""
 
 
-def expected_bytes(setting: Setting, options: Options, rounds: int) -> dict[Kind, int]:
+def expected_bytes(setting: Setting, options: Options, rounds: int, looks: int | None = None) -> dict[Kind, int]:
     """Entropic OT's bytes on the edges by kind (the paper's formulas are for a full E; here only its edges count).
 
     The paper: samples (IM + JN) D numbers, sketches (IM + JN) Q bits and norms, potentials T L (N/I + M/J) numbers per
-    pair that moves, final objectives I J numbers. The one-pass solver sends samples or sketches one way only, I M
-    instead of IM + JN, and in every round M_j numbers down each edge and M_j back.
+    pair that moves. The one-pass solver sends samples or sketches one way only, I M instead of IM + JN, and in every
+    round M_j numbers down each edge and M_j back. Objectives are measured at potentials that all have exchanged,
+    ``looks`` times in all (the paper counts I J numbers, for their sum alone; that is a collective here).
     """
     row = _bytes_a_row(setting, options)
     costs = _potentials(setting, options, rounds) | _shown(setting, options, dict.fromkeys(Role, row))
+    if looks is not None:
+        costs[Kind.OBJECTIVES] = _NUMBER * looks * _per_look(setting, options)
     if getattr(options, "pairwise_seeds", False):
         costs[Kind.SEEDS] = _NUMBER * float(setting.protocol.support.sum())
     return _rounded(costs)
@@ -113,13 +116,16 @@ def _potentials(setting: Setting, options: Options, rounds: int) -> dict[Kind, f
     asked = {role: _numbers_asked(setting, role, options.neighbours) for role in Role}
     per_round = float(sum(asked[role].sum() for role in Role))
     if options.solver == "sinkhorn":
-        per_round = 2.0 * float(_numbers_asked(setting, Role.SOURCE, None).sum())
+        per_round = _per_look(setting, options)
     if options.pairs is not None:
         per_round = options.pairs * sum(float(setting.protocol.marginals(role) @ asked[role]) for role in Role)
-    return {
-        Kind.OBJECTIVES: _NUMBER * setting.agents.sources * setting.agents.targets,
-        Kind.POTENTIALS: _NUMBER * rounds * per_round,
-    }
+    return {Kind.POTENTIALS: _NUMBER * rounds * per_round}
+
+
+def _per_look(setting: Setting, options: Options) -> float:
+    """Numbers on all edges when every agent hears all its neighbours once."""
+    heard = {role: float(_numbers_asked(setting, role, None).sum()) for role in Role}
+    return 2.0 * heard[Role.SOURCE] if options.solver == "sinkhorn" else sum(heard.values())
 
 
 def _rounded(costs: Mapping[Kind, float]) -> dict[Kind, int]:

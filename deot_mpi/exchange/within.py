@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from deot_mpi.agent import Agents
 from deot_mpi.exchange.edges import Edges
 from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.parts import in_parts
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.kinds import Kind
 
@@ -71,11 +72,13 @@ def visits(
         if meeting.hear_from is not None:
             count = int(counts[meeting.hear_from])
             theirs = [np.empty((count, *array.shape[1:]), dtype=array.dtype) for array in own]
-            requests += [domain.Irecv(array, meeting.hear_from, k) for k, array in enumerate(theirs)]
+            requests += [
+                domain.Irecv(part, meeting.hear_from, k) for k, array in enumerate(theirs) for part in in_parts(array)
+            ]
         if meeting.show_to is not None:
-            for k, array in enumerate(own):
-                ledger.within(Kind.STRUCTURE, array.nbytes)
-                requests.append(domain.Isend(array, meeting.show_to, k))
+            for k, part in ((k, part) for k, array in enumerate(own) for part in in_parts(array)):
+                ledger.within(Kind.STRUCTURE, part.nbytes)
+                requests.append(domain.Isend(part, meeting.show_to, k))
         wait_all(requests, timeout, lambda: f"another {agents.role.value} agent")
         if meeting.hear_from is not None:
             yield meeting.hear_from, theirs

@@ -6,6 +6,7 @@ asked for.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -78,7 +79,32 @@ def log_block(kernel: Kernel, source: Shown, target: Shown) -> Floats:
 
 def stacked(shown: Sequence[Shown]) -> Shown:
     """What several agents show, as if one agent held all their rows."""
-    return {kind: np.concatenate([part[kind] for part in shown]) for kind in shown[0]}
+    return {kind: _joined([part[kind] for part in shown]) for kind in shown[0]}
+
+
+def parted(whole: Shown, counts: Sequence[int]) -> list[Shown]:
+    """The other way round, without a copy: what each of several agents shows, as parts of what all do."""
+    bounds = np.cumsum([0, *counts])
+    return [
+        {kind: array[low:high] for kind, array in whole.items()} for low, high in itertools.pairwise(bounds.tolist())
+    ]
+
+
+def _joined(arrays: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
+    """One after the other; where they are the parts of one array already, that array: sketches can be gigabytes."""
+    whole = arrays[0].base
+    if isinstance(whole, np.ndarray) and len(whole) == sum(map(len, arrays)):
+        starts = np.cumsum([0, *map(len, arrays)]).tolist()
+        if all(
+            part.base is whole and _place(part) == _place(whole[at : at + len(part)])
+            for part, at in zip(arrays, starts, strict=False)
+        ):
+            return whole
+    return np.concatenate(arrays)
+
+
+def _place(array: NDArray[np.generic]) -> object:
+    return array.__array_interface__["data"], array.shape, array.strides
 
 
 class ProductPairs:

@@ -50,7 +50,8 @@ def lessons(options: Options) -> tuple[Lesson, ...]:
         _by_each(
             "control, objectives",
             "its part of the objective and of the marginal error, its largest exponent, products of its last moves "
-            "(acceleration); bytes, seconds and memory it used; its largest distance to a neighbour, if E is not p q^T",
+            "(acceleration); bytes, seconds and memory it used; with whom it shares a host; "
+            "its largest distance to a neighbour, if E is not p q^T",
             "some numbers at every check and at the end",
         )
     )

@@ -119,7 +119,9 @@ def _run_table(result: Result) -> Table:
     worst = max(result.agents, key=lambda agent: agent.marginal_error)
     share = f"largest share: {worst.role} agent {worst.index}, {worst.marginal_error:.2e}"
     table.add_row("marginal error", f"{result.marginal_error:.2e} (L1); {share}")
-    table.add_row("agents", f"{_count(result, 'source')}, {_count(result, 'target')}")
+    hosts = len({agent.host for agent in result.agents})
+    where = f", on {hosts} hosts" if hosts > 1 else ""
+    table.add_row("agents", f"{_count(result, 'source')}, {_count(result, 'target')}{where}")
     table.add_row("eps", f"{result.eps:.6g}")
     if isinstance(result, GromovResult):
         if result.alpha < 1.0:
@@ -179,4 +181,8 @@ def _ledger_table(result: Result) -> Table:
             cells = [row.kind, f"{row.messages:,}", f"{row.bytes:,}", formula, f"{row.collective_bytes:,}"]
             by_formula = "" if row.within_formula_bytes is None else f"{row.within_formula_bytes:,}"
             table.add_row(*cells, *[f"{row.within_bytes:,}", by_formula] * within)
+    if len({agent.host for agent in result.agents}) > 1:
+        ledger = result.ledger
+        edges = sum(row.bytes for row in ledger.by_kind)
+        table.caption = f"between hosts: {ledger.bytes_between_hosts:,} of the {edges:,} bytes on edges"
     return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deot_mpi.exchange.ledger import Counts
 from deot_mpi.kinds import Kind
@@ -29,6 +30,8 @@ class AgentSummary:
     """Seconds it waited for messages."""
     peak_memory: int
     """The largest memory its process has had so far, in bytes (resident)."""
+    host: int
+    """Agents with the same number share a host; 0 is that of source agent 0."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,9 @@ class LedgerReport:
 
     by_kind: tuple[Traffic, ...]
     by_edge: tuple[EdgeTraffic, ...]
+    messages_between_hosts: int
+    """Of those on the edges: from one host to another."""
+    bytes_between_hosts: int
 
     @property
     def bytes(self) -> int:
@@ -76,9 +82,12 @@ class LedgerReport:
 
 
 def summarise_ledger(
-    counts: dict[Role, Counts], formula: dict[Kind, int], within_formula: dict[Kind, int]
+    counts: dict[Role, Counts],
+    formula: dict[Kind, int],
+    within_formula: dict[Kind, int],
+    hosts: dict[Role, NDArray[np.int64]],
 ) -> LedgerReport:
-    """The report from every agent's counts."""
+    """The report from every agent's counts and the number of its host."""
     # A source's neighbours are targets: swap the target side's axes so that both are (kind, source, target, 2).
     sources, targets = (len(counts[role].edges) for role in Role)
     from_sources = counts[Role.SOURCE].edges[:, :, :targets].transpose(1, 0, 2, 3)
@@ -111,4 +120,6 @@ def summarise_ledger(
         )
         for i, j in np.argwhere(per_edge[..., 0].sum(axis=0))
     )
-    return LedgerReport(by_kind, by_edge)
+    apart = hosts[Role.SOURCE][:, None] != hosts[Role.TARGET]
+    messages, nbytes = (int(per_edge[..., k].sum(axis=0)[apart].sum()) for k in (0, 1))
+    return LedgerReport(by_kind, by_edge, messages, nbytes)

@@ -173,6 +173,8 @@ class Solver(ABC):
 
     def __init__(self, view: AgentView, rows: RowBlock | None, channel: Channel, probe: Channel) -> None:
         self.view, self.rows, self.channel, self.probe = view, rows, channel, probe
+        self.looks = 0
+        """Exchanges over the probe so far, of all agents alike."""
 
     window = 1
     """Moves that count for the change: as many as it takes until every neighbour has been heard."""
@@ -266,6 +268,7 @@ class Solver(ABC):
 
     def exchange(self, channel: Channel, potential: Floats) -> None:
         """Send a potential to all neighbours and receive theirs."""
+        self.looks += channel is self.probe
         load(channel, potential)
         channel.swap(self.view.neighbours, self.view.neighbours)
 

@@ -251,6 +251,7 @@ class Sinkhorn(Solver):
     def finish(self, state: SolverState) -> Closing:
         """One more round, in float64 from the kernel itself: the rows' exact potential, then the columns' error."""
         view = self.view
+        self.looks += 1
         if not view.neighbours:
             return Closing()
         if self.rows is None:
