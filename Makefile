@@ -4,6 +4,7 @@
 # make bench  measure against the peers that are installed: pip install -e '.[bench]' gets them (ARGS="--only peers")
 # make adaptation  the table of domain adaptation (ARGS="--sets digits")
 # make chaos       runs with faults in them, 200 by default (ARGS='--runs 20')
+# make scale       how far it scales: measured to 64 ranks, modelled beyond (ARGS=--quick, ARGS='--only links')
 # make privacy     the paper's figure of accuracy against privacy, with stronger attacks
 # make browser     Debian's Chromium, for the tests that look at reports (root only; without it they are skipped)
 # make check  lint and types
@@ -19,7 +20,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test test-hosts bench adaptation privacy chaos browser check setup clean test-%
+.PHONY: run test test-hosts bench scale adaptation privacy chaos browser check setup clean test-%
 
 run: $(READY)
 	mpirun -n $(RANKS) python -m deot_mpi.run $(ARGS)
@@ -36,6 +37,9 @@ test-%: $(READY)
 
 bench: $(READY)
 	python scripts/bench.py $(ARGS)
+
+scale: $(READY)
+	python scripts/scale.py $(ARGS)
 
 adaptation: $(READY)
 	python scripts/adaptation_table.py $(ARGS)

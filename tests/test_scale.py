@@ -1,0 +1,166 @@
+"""The scaling study: its counts are the ledger's, its clocks do what a pencil does, and its tables can be drawn."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launch import MPIRUN, launch
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+sys.path.insert(0, str(SCRIPTS))
+
+from scaling import report  # noqa: E402
+from scaling.beyond import Rounds  # noqa: E402
+from scaling.clock import EAGER, Clocks, Messages, Place, Way  # noqa: E402
+from scaling.counts import Count, check_rounds, control_in_rounds, expected  # noqa: E402
+from scaling.hosts import Hosts, UnavailableError  # noqa: E402
+from scaling.job import Job  # noqa: E402
+from scaling.measured import pace, shared_bandwidth, summary, way_of  # noqa: E402
+from scaling.model import Costs, Model  # noqa: E402
+
+FREE = Costs({1: 0.0}, 0.0, 0.0, 0.0, (0.0, 0.0), 0.0, 0.0, 0.0, 0.0)
+NEAR = Way(0.0, np.inf)
+
+
+def place(ranks: int, hosts: int = 1, latency: float = 1.0, bandwidth: float = np.inf, cores: float = np.inf) -> Place:
+    """Ranks in order over hosts; within a host messages take no time."""
+    return Place(np.arange(ranks) * hosts // ranks, cores, NEAR, Way(latency, bandwidth))
+
+
+def ran(job: Job, folder: Path) -> dict[str, Any]:
+    ended = launch(job.ranks, *job.flags, "--json", "run.json", folder=folder)
+    assert ended.code == 0, ended.err
+    told: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    return told
+
+
+def counted(told: dict[str, Any], kind: str) -> Count:
+    row = next(row for row in told["ledger"]["by_kind"] if row["kind"] == kind)
+    return Count(row["messages"], row["bytes"], row["collectives"], row["collective_bytes"])
+
+
+@pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
+def test_counts_are_the_ledgers(tmp_path: Path) -> None:
+    """To the byte, for uneven blocks, both solvers, all edges and few."""
+    long = Job(5, 53, tol=0.0, rounds=13)
+    kept = Job(6, 60, "kept", 1, kernel="raw", protocol="random-regular", degree=2, tol=0.0, rounds=12)
+    told = {job: ran(job, tmp_path) for job in (long, replace(long, rounds=7), kept)}
+    for job, found in told.items():
+        assert [point["round"] for point in found["trace"]] == check_rounds(job, job.rounds)
+        for kind, count in expected(job, job.rounds).items():
+            assert counted(found, kind.name.lower()) == count, (job, kind)
+    # Control also has what is agreed on once: what two runs differ by is of the rounds alone.
+    more, less = (counted(told[job], "control") for job in (long, replace(long, rounds=7)))
+    formula = [control_in_rounds(long, rounds) for rounds in (13, 7)]
+    assert more.collectives - less.collectives == formula[0].collectives - formula[1].collectives
+    assert more.collective_bytes - less.collective_bytes == formula[0].collective_bytes - formula[1].collective_bytes
+    assert (
+        summary(kept, told[kept], 1.0, 0.0)["messages"]
+        == sum(count.messages for count in expected(kept, 12).values()) + counted(told[kept], "mean").messages
+    )
+
+
+@pytest.mark.parametrize(("ranks", "steps"), [(2, 1), (8, 3), (16, 4), (12, 3)])
+def test_trees_take_log2_steps(ranks: int, steps: int) -> None:
+    """A rank is as many steps from the root as its number has ones: log2 P at most, fewer where 2^k - 1 is no rank."""
+    for collective in (Clocks.reduce, Clocks.broadcast):
+        clocks = Clocks(place(ranks, ranks), 0.0)
+        collective(clocks, np.arange(ranks), 0, 8)
+        assert clocks.now.max() == steps
+        late = Clocks(place(ranks, ranks), 0.0)
+        late.now[-1] = 10.0  # the last rank is a leaf of depth log2 P or so, never the root
+        collective(late, np.arange(ranks), 0, 8)
+        assert late.now[0] == (0.0 if collective is Clocks.broadcast else 10.0 + bin(ranks - 1).count("1"))
+
+
+def test_only_steps_between_hosts_count() -> None:
+    """16 ranks on 4 hosts: a tally crosses twice up and twice down. A check: by hand, 1 up, then 3 for both tables."""
+    clocks = Clocks(place(16, 4), 0.0)
+    clocks.reduce(np.arange(16), 0, 8)
+    clocks.broadcast(np.arange(16), 0, 8)
+    assert clocks.now.max() == 4.0
+    clocks = Clocks(place(16, 4), 0.0)
+    Model(Job(16, 160), place(16, 4), FREE)._share(clocks)
+    assert clocks.now.max() == 4.0
+
+
+def test_a_round_is_two_latencies_and_what_all_add_up() -> None:
+    """Sources and targets on hosts of their own, no work, bytes for nothing."""
+    two = Model(Job(4, 40), place(4, 2, latency=3.0), FREE).round_seconds()
+    # A round ends at the targets, T; the sources are done a latency before. A tally is in after T + 1 at rank 0 and
+    # T + 2 at the targets. A check is for nothing here: the sources' table left at T - 1, and the targets' travels
+    # beside the next round's potentials.
+    assert two == pytest.approx(3.0 * (2 + 2 / 3))
+    kept = Model(Job(4, 40, "kept", 1), place(4, 2, latency=3.0), FREE).round_seconds()
+    # No tally. A check asks the neighbours first: the sources know at T + 1, and their table is there at T + 2.
+    assert kept == pytest.approx(3.0 * (2 + 2 / 10))
+
+
+def test_work_is_shared_by_cores() -> None:
+    """8 + 8 ranks on 2 cores, 100 entries for each source, 1 s each: 8 x 100 / 2."""
+    costs = replace(FREE, sweep={1: 1.0})
+    job = Job(16, 8 * 10)
+    entries = 10 * 80
+    alone, shared = (Model(job, place(16, cores=cores), costs).round_seconds() for cores in (8, 2))
+    assert alone == pytest.approx(entries)
+    assert shared == pytest.approx(4 * entries)
+
+
+def test_bytes_leave_through_their_hosts() -> None:
+    here = place(4, 2, latency=0.0, bandwidth=100.0)
+    senders, receivers, nbytes = np.array([0, 1, 0]), np.array([2, 3, 1]), np.array([300.0, 200.0, 1e9])
+    assert Messages(here, senders, receivers, nbytes).delays.tolist() == [0.0, 5.0, 5.0]  # by receiver: 1, 2, 3
+    router = replace(here, far=replace(here.far, shared=True))
+    both = np.array([0, 2]), np.array([2, 0]), np.array([300.0, 200.0])
+    assert Messages(here, *both).delays.tolist() == [2.0, 3.0]
+    assert Messages(router, *both).delays.tolist() == [5.0, 5.0]
+    long = np.array([EAGER + 1.0])  # asks first
+    assert Messages(place(2, 2), np.array([0]), np.array([1]), long).delays.tolist() == [3.0]
+
+
+def test_links_are_read_from_times() -> None:
+    seconds = {str(size): (3 if size > EAGER else 1) * 0.01 + size / 5e6 for size in (0, 1024, 1 << 18, 1 << 20)}
+    way = way_of(seconds)
+    assert way.latency == pytest.approx(0.01)
+    assert way.bandwidth == pytest.approx(5e6)
+    assert shared_bandwidth({"0": 0.02, "1000": 0.12}, 64) == pytest.approx(640_000)
+    trace = [{"round": t, "seconds": 100.0 * (t < 30) + 2.0 * t} for t in (1, 2, 5, *range(10, 91, 10))]
+    assert pace(trace) == 2.0
+
+
+def test_rounds_of_kept_grow_with_the_cycle() -> None:
+    def run(ranks: int, rounds: int, **job: object) -> dict[str, Any]:
+        return {"rounds": rounds, "job": {"ranks": ranks, "solver": "sinkhorn", "protocol": "uniform", **job}}
+
+    strong = [run(4, 9), run(8, 9), run(4, 50, solver="kept"), run(8, 90, solver="kept")]
+    found = Rounds.fit(strong, [run(8, 30, protocol="random-regular")])
+    assert found.of(Job(100, 100)) == 9
+    assert found.of(Job(100, 100, protocol="random-regular")) == 30
+    assert found.of(Job(100, 100, "kept", 1)) == 10 + 20 * 50
+    assert found.of(Job(100, 100, "kept", 8)) == 10 + 20 * 7
+
+
+def test_hosts_that_cannot_be_had_are_said_so(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="hosts-up"), Hosts(tmp_path, tmp_path, 4, 4, 0.01):
+        pass
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    one = {"edge_bytes": 1, "collective_bytes": 1, "messages": 1, "rounds": 9, "round_seconds": 1.0}
+    runs = [
+        {**one, "predicted_round": 1.1, "job": {"ranks": ranks, "samples": 64, "solver": solver, "protocol": protocol}}
+        for ranks in (8, 16)
+        for solver, protocol in (("sinkhorn", "uniform"), ("kept", "uniform"), ("sinkhorn", "random-regular"))
+    ]
+    job = Job(16, 160)
+    row = {"name": job.name, "job": {"protocol": "uniform", "degree": 4}, "total": 3.0}
+    scenes = [{"title": "a place", "bandwidth": 1e9, "rows": [row]}] * 3
+    results = {"strong": runs, "weak": runs, "whole": runs[:1], "links": {}, "beyond": {"predictions": scenes}}
+    report.draw(results, tmp_path / "scale.png")
+    assert (tmp_path / "scale.png").read_bytes().startswith(b"\x89PNG")
