@@ -4,6 +4,7 @@
 # make adaptation  the table of domain adaptation (ARGS="--sets digits")
 # make chaos       runs with faults in them, 200 by default (ARGS='--runs 20')
 # make privacy     the paper's figure of accuracy against privacy, with stronger attacks
+# make reproduce   every figure and table of the paper, and a page that judges its claims (reproduce-quick: minutes)
 # make check  lint and types
 # make setup  only make .venv: Python packages and an MPI, nothing from the system
 PYTHON ?= python3
@@ -17,7 +18,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test bench adaptation privacy chaos check setup clean test-%
+.PHONY: run test bench adaptation privacy chaos reproduce reproduce-quick check setup clean test-%
 
 run: $(READY)
 	mpirun -n $(RANKS) python -m deot_mpi.run $(ARGS)
@@ -40,6 +41,12 @@ chaos: $(READY)
 
 privacy: $(READY)
 	python scripts/privacy_figure.py $(ARGS)
+
+reproduce: $(READY)
+	python scripts/reproduce.py $(ARGS)
+
+reproduce-quick: $(READY)
+	python scripts/reproduce.py --quick $(ARGS)
 
 check: $(READY)
 	ruff check .
