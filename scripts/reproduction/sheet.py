@@ -143,7 +143,7 @@ def _claims(judged: Sequence[Judged], size: Size, seconds: float) -> Section:
         small if size.name == "quick" else "",
         paragraph(
             took,
-            "The rules were written after trial runs with one seed, before the runs that they judge. For this program's "
+            "The rules were written after trial runs with one seed, before the runs they judge. For this program's "
             "default, a claim about a weakness that does not hold is good news.",
             quiet=True,
         ),
