@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 
 import privacy_figure
 
@@ -63,7 +64,7 @@ class Size:
 
 
 QUICK = Size("quick", 3, 400, 100, 5, 1, 200, 20, 10, 400, 1, "2,5,15,30,100", "digits", 600, 1, 2000)
-FULL = Size("full", 5, 2000, 200, 5, 3, 1000, 40, 20, 2000, 3, "2,5,10,15,30,100", "digits,pacs", None, None, 10_000)
+FULL = Size("full", 10, 2000, 300, 5, 3, 1000, 40, 20, 2000, 3, "2,5,10,15,30,100", "digits,pacs", None, None, 10_000)
 
 
 @dataclass(frozen=True)
@@ -115,16 +116,16 @@ def _numbers(**options: object) -> tuple[str, ...]:
     return tuple(word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value)))
 
 
-def _pass(size: Size) -> float:
-    """Seconds of one pass of all agents over the kernel, and of a round's messages."""
-    return 2.0e-8 * size.samples**2 + 3.0e-3
+def _seconds(samples: int, rounds: float, passes: float) -> float:
+    """Of 16 ranks on two quiet cores, about: each round's messages, and passes of all agents over their kernels."""
+    return 0.4 + 6.0e-3 * rounds + 4.0e-9 * samples**2 * passes
 
 
 def _sinkhorn(size: Size) -> Iterator[Run]:
     for panel in (GAUSSIAN, MIXTURE):
         for seed in range(size.seeds):
             asked = (*PANELS[panel], *_numbers(samples=size.samples, seed=seed, kernel="raw", tol=1e-9), "--reference")
-            yield Run(sinkhorn_place(panel), seed, asked, 0.5 + 2.5e-6 * size.samples**2)
+            yield Run(sinkhorn_place(panel), seed, asked, 1.0 + 2.0e-6 * size.samples**2)
 
 
 def _kernel(name: str, method: str, papers: tuple[str, ...]) -> tuple[str, ...]:
@@ -134,20 +135,18 @@ def _kernel(name: str, method: str, papers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _figure_3(size: Size) -> Iterator[Run]:
-    for panel, data in PANELS.items():
-        for neighbours in SAMPLED:
-            for curve in KERNELS:
-                for method, solver in ((PAPER, ("--solver", "mrbcd", "--tol", "0")), (OWN, ("--solver", "kept"))):
-                    for seed in range(size.seeds):
-                        asked = _numbers(
-                            samples=size.samples, seed=seed, neighbours=neighbours, rounds=size.rounds,
-                            check_every=size.check_every,
-                        )  # fmt: skip
-                        work = size.rounds * (neighbours / 8 + 1.0 / size.check_every) * (0.3 if method == OWN else 1.0)
-                        yield Run(
-                            Place("fig3", panel, curve, method, neighbours), seed,
-                            (*data, *asked, *solver, *_kernel(curve, method, PAPERS_BITS)), 0.3 + _pass(size) * work,
-                        )  # fmt: skip
+    solvers = {PAPER: ("--solver", "mrbcd", "--tol", "0"), OWN: ("--solver", "kept")}
+    for panel, neighbours, curve, method, seed in product(PANELS, SAMPLED, KERNELS, METHODS, range(size.seeds)):
+        asked = _numbers(
+            samples=size.samples, seed=seed, neighbours=neighbours, rounds=size.rounds, check_every=size.check_every
+        )
+        rounds = size.rounds * (0.4 if method == OWN else 1.0)
+        passes = rounds * (neighbours / 8 + 1.0 / size.check_every)
+        yield Run(
+            Place("fig3", panel, curve, method, neighbours), seed,
+            (*PANELS[panel], *asked, *solvers[method], *_kernel(curve, method, PAPERS_BITS)),
+            _seconds(size.samples, rounds, passes),
+        )  # fmt: skip
 
 
 def _figure_4(size: Size) -> Iterator[Run]:
@@ -162,19 +161,17 @@ def _figure_4(size: Size) -> Iterator[Run]:
 
 
 def _figure_5(size: Size) -> Iterator[Run]:
-    for panel, data in PANELS.items():
-        for curve, protocol in PROTOCOLS.items():
-            for method, solver in ((PAPER, ("--solver", "mrbcd", "--tol", "0")), (OWN, ())):
-                for seed in range(size.seeds):
-                    asked = _numbers(
-                        samples=size.samples, seed=seed, rounds=size.rounds, kernel="raw",
-                        check_every=size.check_every if method == PAPER else 1,
-                    )  # fmt: skip
-                    work = size.rounds * (1.0 if curve == "ideal" else 0.5) * (0.1 if method == OWN else 1.0)
-                    yield Run(
-                        Place("fig5", panel, curve, method), seed, (*data, *asked, *protocol, *solver),
-                        0.3 + _pass(size) * work,
-                    )  # fmt: skip
+    solvers = {PAPER: ("--solver", "mrbcd", "--tol", "0"), OWN: ()}
+    for panel, curve, method, seed in product(PANELS, PROTOCOLS, METHODS, range(size.seeds)):
+        asked = _numbers(
+            samples=size.samples, seed=seed, rounds=size.rounds, kernel="raw",
+            check_every=size.check_every if method == PAPER else 1,
+        )  # fmt: skip
+        rounds = size.rounds * (0.1 if method == OWN else 1.0)
+        yield Run(
+            Place("fig5", panel, curve, method), seed,
+            (*PANELS[panel], *asked, *PROTOCOLS[curve], *solvers[method]), _seconds(size.samples, rounds, rounds),
+        )  # fmt: skip
 
 
 def _figure_6(size: Size) -> Iterator[Run]:
@@ -187,16 +184,20 @@ def _figure_6(size: Size) -> Iterator[Run]:
     for seed in range(size.gromov_seeds):
         # Four starts, then POT from the best of them: the value that all curves are held against.
         asked = (*common, *_numbers(seed=seed, kernel="raw"), "--reference")
-        yield Run(Place("fig6", GROMOV, "POT", OWN), seed, asked, 2.0 + 1.2e-5 * size.gromov_samples**2)
-        for neighbours in SAMPLED:
-            for curve in KERNELS:
-                for method, solver in ((PAPER, papers), (OWN, own)):
-                    bits = _kernel(curve, method, _GROMOV_BITS)
-                    yield Run(
-                        Place("fig6", GROMOV, curve, method, neighbours), seed,
-                        (*common, *_numbers(seed=seed, neighbours=neighbours), *solver, *bits),
-                        1.0 + 1.0e-8 * size.gromov_samples**2 * size.outer * size.inner * (0.2 + neighbours / 8),
-                    )  # fmt: skip
+        yield Run(Place("fig6", GROMOV, "POT", OWN), seed, asked, 15.0 + 3.0e-5 * size.gromov_samples**2)
+        for neighbours, curve, method in product(SAMPLED, KERNELS, METHODS):
+            bits = _kernel(curve, method, _GROMOV_BITS)
+            solver = papers if method == PAPER else own
+            yield Run(
+                Place("fig6", GROMOV, curve, method, neighbours), seed,
+                (*common, *_numbers(seed=seed, neighbours=neighbours), *solver, *bits), _gromov_seconds(size, method),
+            )  # fmt: skip
+
+
+def _gromov_seconds(size: Size, method: str) -> float:
+    """This program's runs end when they converge, after some hundred rounds for each of four starts."""
+    rounds = (size.outer + 1) * size.inner if method == PAPER else 1500
+    return _seconds(size.gromov_samples, rounds, 2.0 * rounds)
 
 
 def _communication(size: Size) -> Iterator[Run]:
@@ -216,5 +217,5 @@ def _communication(size: Size) -> Iterator[Run]:
         asked = _numbers(samples=size.samples, dim=dimension, rounds=rounds, tol=0, check_every=rounds)
         yield Run(
             Place("communication", f"D = {dimension}", curve, method, neighbours), 0, (*asked, *options),
-            0.5 + _pass(size) * rounds * neighbours / 8,
+            _seconds(size.samples, rounds, rounds * neighbours / 8),
         )  # fmt: skip

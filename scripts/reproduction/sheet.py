@@ -74,17 +74,17 @@ def _verdict(verdict: Verdict | None) -> Markup:
     if verdict is None:
         return element("td", "not measured", class_="warn")
     kind, word = ("good", "✓ held") if verdict.held else ("bad", "✗ did not hold")
-    return element("td", element("b", word, class_=kind), element("br"), verdict.measured)
+    return element("td", element("b", word, style=f"color: var(--{kind})"), element("div", verdict.measured))
 
 
 def claims_table(judged: Sequence[Judged]) -> Markup:
     """Claim, rule, and the numbers with their verdict for each method."""
     head = element("tr", *(element("th", name) for name in ("the paper's claim", "rule", *METHODS.values())))
-    rows = [
-        element("tr", element("td", element("b", TITLES[one.rule.figure].split(":")[0]), element("br"), one.rule.claim),
-                element("td", one.rule.rule), _verdict(one.paper), _verdict(one.own))
-        for one in judged
-    ]  # fmt: skip
+    rows = []
+    for one in judged:
+        where = element("b", TITLES[one.rule.figure].split(":")[0])
+        said = element("td", where, element("div", one.rule.claim))
+        rows.append(element("tr", said, element("td", one.rule.rule), _verdict(one.paper), _verdict(one.own)))
     return element("div", element("table", element("thead", head), element("tbody", *rows)), class_="wide")
 
 
