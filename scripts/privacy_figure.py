@@ -18,6 +18,8 @@ from processes import lines_of
 from rich.console import Console
 from rich.table import Table
 
+from deot_mpi.options import AuditOptions
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -27,11 +29,13 @@ WAYS = {"the paper's sketches": PAPERS, "this program's": []}
 _LIMIT = 1800.0
 
 
-def arguments(dimension: int, ways: list[str], samples: int, ratios: str, trials: int) -> list[str]:
+def arguments(
+    dimension: int, ways: list[str], samples: int, ratios: str, trials: int, victims: int = AuditOptions.victims
+) -> list[str]:
     """Of the program, for the audit that gives one way's curve."""
     return [
         "audit", "--dim", str(dimension), "--samples", str(samples), "--ratios", ratios, "--flips", "0", "--reference",
-        "--trials", str(trials), "--bits", str(15 * dimension), *ways,
+        "--trials", str(trials), "--bits", str(15 * dimension), "--victims", str(victims), *ways,
     ]  # fmt: skip
 
 

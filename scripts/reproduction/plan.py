@@ -53,6 +53,7 @@ class Size:
     outer: int
     inner: int
     privacy_samples: int
+    victims: int
     trials: int
     ratios: str
     sets: str
@@ -63,8 +64,10 @@ class Size:
     communication_rounds: int = 50
 
 
-QUICK = Size("quick", 3, 400, 100, 5, 1, 200, 20, 10, 400, 1, "2,5,15,30,100", "digits", 600, 1, 2000)
-FULL = Size("full", 10, 2000, 300, 5, 3, 1000, 40, 20, 2000, 3, "2,5,10,15,30,100", "digits,pacs", None, None, 10_000)
+QUICK = Size("quick", 3, 400, 100, 5, 1, 200, 20, 10, 400, 8, 1, "2,5,15,30,100", "digits", 600, 1, 2000)
+FULL = Size(
+    "full", 10, 2000, 300, 5, 3, 1000, 40, 20, 2000, 40, 3, "2,5,10,15,30,100", "digits,pacs", None, None, 10_000
+)
 
 
 @dataclass(frozen=True)
@@ -150,14 +153,15 @@ def _figure_3(size: Size) -> Iterator[Run]:
 
 
 def _figure_4(size: Size) -> Iterator[Run]:
+    points = 1 + len(size.ratios.split(","))
     for dimension in DIMENSIONS:
         for method, options in zip((PAPER, OWN), privacy_figure.WAYS.values(), strict=True):
-            asked = privacy_figure.arguments(dimension, options, size.privacy_samples, size.ratios, size.trials)
-            points = len(size.ratios.split(",")) * size.trials
-            yield Run(
-                Place("fig4", f"D = {dimension}", "", method), 0, tuple(asked),
-                8.0 + 1.5e-6 * points * size.privacy_samples**2,
-            )  # fmt: skip
+            asked = privacy_figure.arguments(
+                dimension, options, size.privacy_samples, size.ratios, size.trials, size.victims
+            )
+            attacks = 0.3 * size.victims * (1.0 + dimension / 50)
+            solves = size.trials * (0.5 + 2.0e-6 * size.privacy_samples**2)
+            yield Run(Place("fig4", f"D = {dimension}", "", method), 0, tuple(asked), points * (attacks + solves))
 
 
 def _figure_5(size: Size) -> Iterator[Run]:
