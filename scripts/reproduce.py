@@ -89,7 +89,9 @@ def _run(size: plan.Size, names: tuple[str, ...], store: Store, adaptation: Adap
     watch = Watch(console, Estimate(total))
     try:
         for figure in dict.fromkeys(run.place.figure for run in missing):
-            run_all([run for run in missing if run.place.figure == figure], store, watch)
+            # Seed by seed: what is interrupted has whole figures of fewer seeds.
+            own = sorted((run for run in missing if run.place.figure == figure), key=lambda run: run.seed)
+            run_all(own, store, watch)
         if pairs:
             adaptation.run(store, watch)
     finally:
