@@ -7,6 +7,7 @@
 # make scale       how far it scales: measured to 64 ranks, modelled beyond (ARGS=--quick, ARGS='--only links')
 # make privacy     the paper's figure of accuracy against privacy, with stronger attacks
 # make browser     Debian's Chromium, for the tests that look at reports (root only; without it they are skipped)
+# make reproduce   every figure and table of the paper, and a page that judges its claims (reproduce-quick: minutes)
 # make check  lint and types
 # make setup  only make .venv: Python packages and an MPI, nothing from the system
 PYTHON ?= python3
@@ -20,7 +21,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-.PHONY: run test test-hosts bench scale adaptation privacy chaos browser check setup clean test-%
+.PHONY: run test test-hosts bench scale adaptation privacy chaos reproduce reproduce-quick browser check setup clean test-%
 
 run: $(READY)
 	mpirun -n $(RANKS) python -m deot_mpi.run $(ARGS)
@@ -55,6 +56,12 @@ browser:
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
 	  echo "no Chromium, and none could be installed: reports are not looked at"
+
+reproduce: $(READY)
+	python scripts/reproduce.py $(ARGS)
+
+reproduce-quick: $(READY)
+	python scripts/reproduce.py --quick $(ARGS)
 
 check: $(READY)
 	ruff check .

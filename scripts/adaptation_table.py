@@ -13,6 +13,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,9 @@ from deot_mpi.data.scaling import SCALINGS
 from deot_mpi.errors import InputError
 
 SCRIPTS = Path(__file__).resolve().parent
+DATA = SCRIPTS.parent.parent / "shared" / "data"
 RANKS = 8
+GRID = (0.05, 0.07, 0.1, 0.14, 0.2)
 _PAIR_LIMIT = 3600.0
 """Seconds a pair's processes may take before they are ended."""
 
@@ -34,21 +39,29 @@ _PAIR_LIMIT = 3600.0
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sets", default=f"{DIGITS},{PACS}", help="which, by comma (default: digits,pacs)")
-    parser.add_argument("--data", default=str(SCRIPTS.parent.parent / "shared" / "data"), help="folder of these sets")
+    parser.add_argument("--data", default=str(DATA), help="folder of these sets")
     parser.add_argument("--domains", nargs="+", metavar="NAME=FILE", help="own domains instead: .npz, .csv or .mat")
     parser.add_argument("--scaling", choices=SCALINGS, default="unit", help="of own domains' rows (default: unit)")
     parser.add_argument("--seeds", type=int, help="times the rows are scattered (default: 3, PACS 2)")
     parser.add_argument("--bits", type=int, default=10_000, help="bits of DEOT_K^'s sketches (default: 10000)")
     parser.add_argument(
-        "--grid", default="0.05,0.07,0.1,0.14,0.2", help="eps to choose from, as shares of the mean cost"
+        "--grid",
+        default=",".join(f"{share:g}" for share in GRID),
+        help="eps to choose from, as shares of the mean cost",
     )
     parser.add_argument("--validation-rows", type=int, help="rows that choose it (default: 2000, PACS 1000)")
     parser.add_argument("--rows", type=int, help="only so many rows of each domain")
     parser.add_argument("--out", default="build/adaptation", metavar="DIR", help="where table, numbers and picture go")
     chosen = parser.parse_args()
+    grid = [float(share) for share in chosen.grid.split(",")]
+    how = Settings(chosen.seeds, chosen.bits, grid, chosen.validation_rows)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        pairs = _pairs(chosen)
+        _check(chosen)
+        if chosen.domains:
+            pairs = shortened(own(chosen.domains, chosen.scaling), chosen.rows)
+        else:
+            pairs = known_pairs(chosen.sets, Path(chosen.data), chosen.rows)
     except InputError as error:
         print(f"adaptation_table: error: {error}", file=sys.stderr)
         return 2
@@ -57,38 +70,72 @@ def main() -> int:
     sys.stdout.reconfigure(line_buffering=True)  # also a log file shows how far it is
     console = Console(width=170 if not sys.stdout.isatty() else None)
     started = time.monotonic()
-    found = _measure(pairs, chosen, console, out)
+    found = _measure(pairs, how, console, out)
     report.show(console, found)
     (out / "adaptation.md").write_text(report.markdown(found))
-    report.draw(found, out / "adaptation.png")
+    report.drawn(found).savefig(out / "adaptation.png", dpi=130)
     console.print(f"{time.monotonic() - started:.0f} s; written: {out}/adaptation.json, .md, .png")
     return 0
 
 
-def _pairs(chosen: argparse.Namespace) -> list[Pair]:
+@dataclass(frozen=True)
+class Settings:
+    """What is asked of every pair; None: as its set has it."""
+
+    seeds: int | None = None
+    bits: int = 10_000
+    grid: list[float] = field(default_factory=lambda: list(GRID))
+    validation_rows: int | None = None
+
+    def of(self, pair: Pair) -> dict[str, Any]:
+        """As the pair's processes take them."""
+        return {
+            "seeds": self.seeds or SEEDS[pair.set], "bits": self.bits, "grid": self.grid,
+            "validation_rows": self.validation_rows or VALIDATION_ROWS[pair.set],
+            "by_target_labels": pair.name in report.PAPER,
+        }  # fmt: skip
+
+
+def _check(chosen: argparse.Namespace) -> None:
     if (
         (chosen.seeds is not None and chosen.seeds < 1)
         or chosen.bits < 1
         or (chosen.rows is not None and chosen.rows < 2 * RANKS)
     ):
         raise InputError(f"--seeds and --bits are 1 or more, --rows {2 * RANKS} or more.")
-    if chosen.domains:
-        pairs = own(chosen.domains, chosen.scaling)
-    else:
-        loaders = {DIGITS: digits, PACS: pacs}
-        unknown = [name for name in chosen.sets.split(",") if name not in loaders]
-        if unknown:
-            raise InputError(f"{', '.join(unknown)} is not a set; sets are {', '.join(loaders)}.")
-        pairs = [pair for name in chosen.sets.split(",") for pair in loaders[name](Path(chosen.data))]
-    if chosen.rows is not None:
-        pairs = [Pair(one.set, one.source.part(chosen.rows), one.target.part(chosen.rows)) for one in pairs]
-    return pairs
 
 
-def _measure(pairs: list[Pair], chosen: argparse.Namespace, console: Console, out: Path) -> report.Found:
+def known_pairs(sets: str, data: Path, rows: int | None = None) -> list[Pair]:
+    """All pairs of the sets that are named, by comma."""
+    loaders = {DIGITS: digits, PACS: pacs}
+    unknown = [name for name in sets.split(",") if name not in loaders]
+    if unknown:
+        raise InputError(f"{', '.join(unknown)} is not a set; sets are {', '.join(loaders)}.")
+    return shortened([pair for name in sets.split(",") for pair in loaders[name](data)], rows)
+
+
+def shortened(pairs: list[Pair], rows: int | None) -> list[Pair]:
+    if rows is None:
+        return pairs
+    return [Pair(one.set, one.source.part(rows), one.target.part(rows)) for one in pairs]
+
+
+def measure(pair: Pair, how: Settings, folder: Path, step: Callable[[str, float], None]) -> dict[str, Any]:
+    """One pair, all columns; ``step`` is told which column is done, and what share of the pair's steps that was."""
+    settings = how.of(pair)
+    seeds = settings["seeds"]
+    steps = seeds * (len(agents.COLUMNS) + 2) + 2
+    steps += len(agents.BY_TARGET_LABELS) * len(how.grid) if settings["by_target_labels"] else 0
+    one: dict[str, Any] = {"set": pair.set, "columns": {}, "runs": [], "at_every_eps": {}, "distances": []}
+    for line in _lines(pair.write(folder), settings):
+        _note(one, line, seeds)
+        step(line["column"], 1.0 / steps)
+    return one
+
+
+def _measure(pairs: list[Pair], how: Settings, console: Console, out: Path) -> report.Found:
     """All pairs, one after the other; what is known is on disk after each."""
     found: report.Found = {}
-    grid = [float(share) for share in chosen.grid.split(",")]
     # What a pair takes grows with its entries; the estimate of the time left needs that.
     work = {pair.name: float(len(pair.source.labels)) * len(pair.target.labels) for pair in pairs}
     bar = Progress(
@@ -97,19 +144,12 @@ def _measure(pairs: list[Pair], chosen: argparse.Namespace, console: Console, ou
     )  # fmt: skip
     with bar, tempfile.TemporaryDirectory() as folder:
         task = bar.add_task("", total=sum(work.values()))
+
+        def step(name: str, column: str, share: float) -> None:
+            bar.update(task, description=f"{name} {column}", advance=work[name] * share)
+
         for pair in pairs:
-            seeds = chosen.seeds or SEEDS[pair.set]
-            settings = {
-                "seeds": seeds, "bits": chosen.bits, "grid": grid,
-                "validation_rows": chosen.validation_rows or VALIDATION_ROWS[pair.set],
-                "by_target_labels": pair.name in report.PAPER,
-            }  # fmt: skip
-            steps = seeds * (len(agents.COLUMNS) + 2) + 2
-            steps += len(agents.BY_TARGET_LABELS) * len(grid) if settings["by_target_labels"] else 0
-            found[pair.name] = one = {"set": pair.set, "columns": {}, "runs": [], "at_every_eps": {}, "distances": []}
-            for line in _lines(pair.write(Path(folder)), settings):
-                _note(one, line, seeds)
-                bar.update(task, description=f"{pair.name} {line['column']}", advance=work[pair.name] / steps)
+            found[pair.name] = measure(pair, how, Path(folder), partial(step, pair.name))
             if not console.is_terminal:
                 means = (f"{column} {report.mean(found, pair.name, column):.3f}" for column in report.COLUMNS)
                 console.print(f"{pair.name}: {', '.join(means)}", highlight=False)

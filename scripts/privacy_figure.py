@@ -12,11 +12,16 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from processes import lines_of
 from rich.console import Console
 from rich.table import Table
+
+from deot_mpi.options import AuditOptions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PAPERS_ATTACK = "least squares (the paper's)"
 PAPERS = ["--estimator", "paper", "--no-centre", "--no-orthogonal", "--no-correction"]
@@ -24,19 +29,28 @@ WAYS = {"the paper's sketches": PAPERS, "this program's": []}
 _LIMIT = 1800.0
 
 
-def audit(dimension: int, ways: list[str], chosen: argparse.Namespace, path: Path) -> dict[str, Any]:
-    command = [
-        "mpirun", "-n", "16", sys.executable, "-m", "deot_mpi.run", "audit", "--dim", str(dimension), "--samples",
-        str(chosen.samples), "--ratios", chosen.ratios, "--flips", "0", "--reference", "--trials", str(chosen.trials),
-        "--bits", str(15 * dimension), "--json", str(path), "--progress", "none", *ways,
+def arguments(
+    dimension: int, ways: list[str], samples: int, ratios: str, trials: int, victims: int = AuditOptions.victims
+) -> list[str]:
+    """Of the program, for the audit that gives one way's curve."""
+    return [
+        "audit", "--dim", str(dimension), "--samples", str(samples), "--ratios", ratios, "--flips", "0", "--reference",
+        "--trials", str(trials), "--bits", str(15 * dimension), "--victims", str(victims), *ways,
     ]  # fmt: skip
+
+
+def audit(dimension: int, ways: list[str], chosen: argparse.Namespace, path: Path) -> dict[str, Any]:
+    asked = arguments(dimension, ways, chosen.samples, chosen.ratios, chosen.trials)
+    program = ["mpirun", "-n", "16", sys.executable, "-m", "deot_mpi.run"]
+    command = [*program, *asked, "--json", str(path), "--progress", "none"]
     for _ in lines_of(command, dict(os.environ), _LIMIT):
         pass
     found: dict[str, Any] = json.loads(path.read_text())
     return found
 
 
-def draw(found: dict[str, dict[str, Any]], dimensions: list[int], path: Path) -> None:
+def drawn(found: dict[str, dict[str, Any]], dimensions: list[int]) -> Figure:
+    """From the audits, by dimension and way."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -57,7 +71,7 @@ def draw(found: dict[str, dict[str, Any]], dimensions: list[int], path: Path) ->
         axes.axvline(0.5, color="grey", linewidth=0.8)
         axes.set(xlabel="median recovery error", ylabel="relative error of W~", yscale="log", title=f"D = {dimension}")
     panels[-1].legend(fontsize=7, frameon=False, loc="lower right")
-    figure.savefig(path, dpi=130)
+    return figure
 
 
 def main() -> int:
@@ -87,7 +101,7 @@ def main() -> int:
                     )
                 (out / "privacy.json").write_text(json.dumps(found, indent=2) + "\n")
     console.print(table)
-    draw(found, dimensions, out / "privacy.png")
+    drawn(found, dimensions).savefig(out / "privacy.png", dpi=130)
     console.print(f"written: {out}/privacy.json, {out}/privacy.png")
     return 0
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from adaptation.domains import PACS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLUMNS = ("1NN", "EMD", "Sinkhorn", "OT-LpL1", "DEOT_K", "DEOT_K^", "labels", "class-regularised")
 CENTRAL = COLUMNS[:4]
@@ -122,7 +124,7 @@ def markdown(found: Found) -> str:
     return table + "\n\n" + "\n".join(f"- {verdict}" for verdict in verdicts(found)) + "\n"
 
 
-def draw(found: Found, path: Path) -> None:
+def drawn(found: Found) -> Figure:
     """Bars by pair and column; the paper's figures as black lines across them."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -150,4 +152,4 @@ def draw(found: Found, path: Path) -> None:
     axes.set(ylabel="accuracy", ylim=(0, 1))
     axes.margins(x=0.01)
     figure.legend(ncols=5 if len(found) < 6 else 9, loc="outside lower center", frameon=False, fontsize=8)
-    figure.savefig(path, dpi=130)
+    return figure
