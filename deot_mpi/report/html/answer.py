@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deot_mpi.report.html.numbers import Facts, count, number, plural, seconds, small
-from deot_mpi.report.meanings import EOT_MEANINGS, EOT_UNITS, GROMOV_MEANINGS, GROMOV_UNITS
+from deot_mpi.report.meanings import DIVERGENCE_MEANINGS, EOT_MEANINGS, EOT_UNITS, GROMOV_MEANINGS, GROMOV_UNITS
 from deot_mpi.report.page import Markup, Section, joined, note, paragraph, section, table, tiles
 
 _CONVERGED = ("marginal", "change")
@@ -23,7 +23,8 @@ def answer(result: Facts) -> Section:
         if "accuracy" in result
         else []
     )
-    shown = [(name, number(result[name], 8), meaning) for name, meaning in meanings.items()]
+    debiased = DIVERGENCE_MEANINGS if result.get("sinkhorn_divergence") is not None else {}
+    shown = [(name, number(result[name], 8), meaning) for name, meaning in (debiased | meanings).items()]
     return section(
         "The answer",
         _status(result),

@@ -104,9 +104,14 @@ def ledger(result: Facts) -> Section:
                 count(row["bytes"]),
             ]
             cells += [count(row["formula_bytes"]), count(row["collective_bytes"])]
-            rows.append(cells + [count(row["within_bytes"])] * within)
-    compared = [row for row in known["by_kind"] if row["formula_bytes"] is not None and row["messages"]]
-    off = [row["kind"] for row in compared if row["formula_bytes"] != row["bytes"]]
+            rows.append(cells + [count(row["within_bytes"]), count(row["within_formula_bytes"])] * within)
+    compared = [
+        (row["kind"], row[f"{where}formula_bytes"], row[f"{where}bytes"])
+        for row in known["by_kind"]
+        for where in ("", "within_")
+        if row[f"{where}formula_bytes"] is not None and row[f"{where}messages"]
+    ]
+    off = [kind for kind, formula, measured in compared if formula != measured]
     words = (
         f"{plural(known['messages'], 'message')} between agents, {in_bytes(known['bytes'])} in all with collectives. "
     )
@@ -115,5 +120,7 @@ def ledger(result: Facts) -> Section:
             f"Off the formula: {', '.join(off)}." if off else "Where there is a formula, the bytes are those it says."
         )
     return section(
-        "The ledger", paragraph(words), table(columns + ["bytes within a domain"] * within, rows)
-    )  # fmt: skip
+        "The ledger",
+        paragraph(words),
+        table(columns + ["bytes within a domain", "by formula"] * within, rows),
+    )
