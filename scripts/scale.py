@@ -73,6 +73,7 @@ class Study:
         self.cores = os.cpu_count() or 1
         self.ranks = chosen.ranks
         self.delay = 1e-3 * chosen.delay
+        self.out = Path(chosen.out)
         plan = {part: sum(weight(job) for job in jobs) for part, jobs in self.jobs().items()} | {"constants": 35.0}
         self.step = Progress(console, {part: seconds for part, seconds in plan.items() if part in chosen.only})
         self.results: dict[str, Any] = {}
@@ -127,14 +128,22 @@ class Study:
     def costs(self) -> Costs:
         return Costs.from_dict(self.results["constants"]["costs"])
 
+    def save(self) -> None:
+        (self.out / "scale.json").write_text(json.dumps(self.results, indent=2) + "\n")
+
     def _measured(self, part: str, place: Callable[[int], Place], hosts: Hosts | None = None) -> list[dict[str, Any]]:
-        """A part's runs, each beside what the model says of it."""
+        """A part's runs, each beside what the model says of it; kept as they come."""
         found: list[dict[str, Any]] = []
+        if hosts is None:
+            self.results[part] = found
+        else:
+            self.results[part]["runs"] = found
         for job in self.jobs()[part]:
             name = f"{part}: {job.ranks} ranks, {job.name}"
             one = self.step(name, weight(job), lambda job=job: self.runner.run(job, hosts))
             predicted = Model(job, place(job.ranks), self.costs).round_seconds()
             found.append({**one, "predicted_round": predicted, "off": predicted / one["round_seconds"] - 1})
+            self.save()
         return found
 
     def strong(self) -> list[dict[str, Any]]:
@@ -160,12 +169,15 @@ class Study:
                 )
                 near = Way(**self.results["constants"]["near"])
                 place = Place(np.arange(ranks) // SLOTS, self.cores, near, way, np.zeros(ranks, dtype=int))
-                runs = self._measured("links", lambda _: place, hosts)
+                self.results["links"] = found = {
+                    "far": asdict(way), "far_seconds": far["seconds"], "together_seconds": both["seconds"],
+                }  # fmt: skip
+                self._measured("links", lambda _: place, hosts)
         except UnavailableError as why:
             self.step.skip("links")
             self.console.print(f"links: left out: {why}", highlight=False)
             return {"left_out": str(why)}
-        return {"far": asdict(way), "far_seconds": far["seconds"], "together_seconds": both["seconds"], "runs": runs}
+        return found
 
     def beyond(self) -> dict[str, Any]:
         """A cluster and a WAN that are not here."""
@@ -208,7 +220,7 @@ def main() -> int:
         }  # fmt: skip
         for part in chosen.only:
             results[part] = getattr(study, part)()
-            (out / "scale.json").write_text(json.dumps(results, indent=2) + "\n")
+            study.save()
     missing = [part for part in PARTS if part not in results]
     if missing:
         console.print(f"not run yet: {', '.join(missing)}; no table and no picture without them")

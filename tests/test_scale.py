@@ -79,6 +79,14 @@ def test_trees_take_log2_steps(ranks: int, steps: int) -> None:
         assert late.now[0] == (0.0 if collective is Clocks.broadcast else 10.0 + bin(ranks - 1).count("1"))
 
 
+def test_who_hears_when_in_a_tree() -> None:
+    up, down = (Clocks(place(8, 8), 0.0) for _ in range(2))
+    up.reduce(np.arange(8), 0, 8)
+    assert up.now.tolist() == [3, 0, 1, 0, 2, 0, 1, 0]  # 2 and 6 have one below them, 4 has 6, 0 has 4
+    down.broadcast(np.arange(8), 2, 8)
+    assert down.now.tolist() == [2, 3, 0, 1, 1, 2, 1, 2]  # from rank 2: 3, 4 and 6 first; 1 is seven away
+
+
 def test_only_steps_between_hosts_count() -> None:
     """16 ranks on 4 hosts: a tally crosses twice up and twice down. A check: by hand, 1 up, then 3 for both tables."""
     clocks = Clocks(place(16, 4), 0.0)

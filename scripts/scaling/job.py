@@ -66,7 +66,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        asked = "" if self.neighbours is None else f", L = {self.neighbours}"
+        asked = "" if self.solver == "sinkhorn" else f", L = {self.neighbours or 'all'}"
         shown = f"Q = {self.bits}" if self.kernel == "sketch" else "raw"
         graph = "" if self.protocol == "uniform" else f", degree {self.degree}"
         return f"{self.solver}{asked}, {shown}, N = {self.samples}{graph}"

@@ -79,7 +79,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
         strict=True,
     ):  # fmt: skip
         _draw_lines(axis, lines, key, label)
-    axes[0][0].legend(fontsize=8)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper left", ncols=4, fontsize=9)
     _draw_accuracy(axes[1][1], results)
     cluster, *sites = results["beyond"]["predictions"]
     _draw_predictions(axes[1][2], [cluster], "Predicted: 1,000 agents, 10,000,000 samples, cluster")
@@ -105,13 +105,15 @@ def _lines(results: dict[str, Any]) -> dict[str, tuple[str, str, list[dict[str, 
 
 
 def _draw_lines(axis: Any, lines: dict[str, tuple[str, str, list[dict[str, Any]]]], key: str, label: str) -> None:
+    from matplotlib.ticker import NullLocator
+
     for name, (colour, style, runs) in lines.items():
         axis.plot([run["job"]["ranks"] for run in runs], [run[key] for run in runs], style, color=colour, label=name)
     ranks = sorted({run["job"]["ranks"] for _, _, runs in lines.values() for run in runs})
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     axis.set_xticks(ranks, [str(many) for many in ranks])
-    axis.minorticks_off()
+    axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlabel("ranks (half of them sources)")
     axis.set_title(label, fontsize=10)
 
