@@ -66,7 +66,8 @@ def build(
 
     With the one-pass solver only targets show something; otherwise both roles do, and each holds its own blocks. The
     neighbours are heard one after the other: who needs only a block of each holds one neighbour's rows at a time.
-    ``keep`` what others have shown if it is needed again (by default: for tau, where E is not the storage protocol).
+    ``keep`` what others have shown if it is needed again (by default: at a source, for tau, where E is not the storage
+    protocol).
     ``chance`` and ``seeded``: see ``disclose``; kernels without noise need neither.
     """
     role, edges = setting.agents.role, setting.edges
@@ -74,11 +75,8 @@ def build(
     counts = {j: int(setting.sizes.counts[role.other][j]) for j in edges.neighbours}
     listens, speaks = (role is Role.SOURCE or not one_pass), (role is Role.TARGET or not one_pass)
     chance = np.random.default_rng if chance is None else chance
-    shares: dict[int, Floats] = {j: np.full(count, 1.0 / count) for j, count in counts.items()} if listens else {}
-    if setting.sizes.weighted:
-        outgoing = dict.fromkeys(edges.neighbours, np.ascontiguousarray(setting.samples.shares)) if speaks else {}
-        edges.swap_each(Kind.WEIGHTS, outgoing, dict(shares))
-    kept = not setting.protocol.is_storage if keep is None else keep
+    shares = _neighbours_shares(setting, counts if listens else {}, speaks=speaks)
+    kept = role is Role.SOURCE and not setting.protocol.is_storage if keep is None else keep
     disclosures = disclose(setting, kernel, chance, seeded)
     own = {j: one.kept for j, one in disclosures.items()}
     # A source goes back to what its targets have shown whenever it computes its rows again, and at the end.
@@ -94,21 +92,36 @@ def build(
 
     hearing = Hearing(_rooms(kernel, role.other, counts, together=needed), use) if listens else None
     show(setting, kernel, {j: one.told for j, one in disclosures.items()} if speaks else {}, hearing)
-    weights = setting.protocol.weights(role, setting.agents.index)
-    view = AgentView(
-        role=role,
-        index=setting.agents.index,
-        eps=eps,
-        shares=setting.samples.shares,
-        edge_weights={j: float(weights[j]) for j in edges.neighbours},
-        blocks=blocks,
-    )
+    view = _view(setting, eps, blocks)
     memory, threads = means_of_node(setting, options, works=listens)  # who listens also computes
     rows = None
     if role is Role.SOURCE and edges.neighbours:
         pairs = side_by_side(kernel, own, shown)
         rows = row_block(view, pairs, shares, options, memory if one_pass else 0.0, threads)
     return Holding(view, rows, own, shown if kept else {}, shares, memory, threads)
+
+
+def _neighbours_shares(setting: Setting, counts: dict[int, int], *, speaks: bool) -> dict[int, Floats]:
+    """beta of the neighbours that are heard: told where any agent has weights, 1/M_j otherwise."""
+    shares: dict[int, Floats] = {j: np.full(count, 1.0 / count) for j, count in counts.items()}
+    if setting.sizes.weighted:
+        own = np.ascontiguousarray(setting.samples.shares)
+        outgoing = dict.fromkeys(setting.edges.neighbours, own) if speaks else {}
+        setting.edges.swap_each(Kind.WEIGHTS, outgoing, dict(shares))
+    return shares
+
+
+def _view(setting: Setting, eps: float, blocks: dict[int, KernelBlock]) -> AgentView:
+    role, index = setting.agents.role, setting.agents.index
+    weights = setting.protocol.weights(role, index)
+    return AgentView(
+        role=role,
+        index=index,
+        eps=eps,
+        shares=setting.samples.shares,
+        edge_weights={j: float(weights[j]) for j in setting.edges.neighbours},
+        blocks=blocks,
+    )
 
 
 def realign(setting: Setting, holding: Holding, kernel: AlignedKernel) -> None:

@@ -90,12 +90,11 @@ def parse(argv: list[str], config: str | None = None, fresh_seed: int = 0) -> Jo
     kind = COMMANDS[command]
     if chosen.checkpoint is not None and fresh_seed and chosen.seed == fresh_seed:
         raise InputError("--seed fresh is another one in every job, and none could be gone on with; give a number.")
-    if command == "audit":
-        for flag, given in (("--save", chosen.save), ("--start", chosen.start)):
-            if given is not None:
-                raise InputError(
-                    f"{flag} is {given!r}, but an audit keeps no potentials; it has --json, --plot and --report."
-                )
+    for flag, given in (("--save", chosen.save), ("--start", chosen.start)):
+        if command == "audit" and given is not None:
+            raise InputError(
+                f"{flag} is {given!r}, but an audit keeps no potentials; it has --json, --plot and --report."
+            )
     if command == "adapt" and chosen.source is None:
         raise InputError("adapt needs labelled rows: --source 'site-{agent}.npz' (arrays X and y) and --target.")
     return Job(
