@@ -50,6 +50,11 @@ class Findings:
         wanted = {run.place for run in runs(self.size, (figure,))}
         return bool(wanted) and self.has(*wanted)
 
+    def finished(self, figure: str) -> tuple[int, int]:
+        """Runs of a figure that are there, and all."""
+        wanted = [run for run in runs(self.size, (figure,)) if run.place.figure == figure]
+        return sum(run.seed in self.of(run.place) for run in wanted), len(wanted)
+
     def of(self, place: Place) -> dict[int, dict[str, Any]]:
         return self._found.get(place, {})
 

@@ -181,6 +181,11 @@ def _figure(name: str, findings: Findings, pictures: dict[str, bytes], missing: 
         why = missing if name == "table2" and missing else "not run yet"
         return section(TITLES[name], note("warn", why, word="Not measured:"), again)
     parts: list[object] = [figure(picture(pictures[name], "svg+xml", TITLES[name]), _CAPTIONS[name])]
+    there, wanted = findings.finished(name)
+    if there < wanted:
+        parts.append(
+            note("warn", f"{there} of {wanted} runs are finished; some curves are of fewer seeds.", word="In part:")
+        )
     if name == "table2":
         parts.append(table(["pair", *report.COLUMNS], report.rows(findings.adaptation)))
     elif name == "fig4":
@@ -198,11 +203,22 @@ def _ends(name: str, findings: Findings) -> Markup:
         if not errors or place.curve == "POT":
             continue
         rows.append([
-            place.panel, place.neighbours, place.curve, METHODS[place.method],
+            place.panel, place.neighbours, place.curve, METHODS[place.method], len(errors),
             *(f"{error:+.4f}" for error in (min(errors), sum(errors) / len(errors), max(errors))),
             max(one["rounds"] for one in found), f"{max(one['marginal_error'] for one in found):.1e}",
         ])  # fmt: skip
-    columns = ["panel", "L", "curve", "method", "least W~/W - 1", "mean", "greatest", "rounds", "marginal error"]
+    columns = [
+        "panel",
+        "L",
+        "curve",
+        "method",
+        "seeds",
+        "least W~/W - 1",
+        "mean",
+        "greatest",
+        "rounds",
+        "marginal error",
+    ]
     return table(columns, rows)
 
 
