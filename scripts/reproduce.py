@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import adaptation_table
+from matplotlib.figure import Figure
 from reproduction import figures, plan
 from reproduction.claims import Verdict
 from reproduction.findings import Findings
@@ -31,7 +32,7 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(plan.FIGURES), help=f"by comma, of {','.join(plan.FIGURES)}")
     parser.add_argument("--results", default="results", metavar="DIR", help="finished runs, figures and the page")
     parser.add_argument("--data", default=str(adaptation_table.DATA), help="folder of the digits and PACS, for table2")
-    parser.add_argument("--pictures", metavar="DIR", help="also put the figures there, as .png")
+    parser.add_argument("--pictures", metavar="DIR", help="also put the figures of --only there, as .png")
     chosen = parser.parse_args()
     wanted = tuple(chosen.only.split(","))
     unknown = [name for name in wanted if name not in plan.FIGURES]
@@ -46,14 +47,14 @@ def main() -> int:
     adaptation = Adaptation.of(size, Path(chosen.data))
     seconds = _run(size, wanted, store, adaptation, console)
     findings = Findings.stored(size, store, adaptation.found(store))
-    _show(findings, Path(chosen.results), chosen.pictures, seconds, adaptation.missing, console)
+    drawn = _show(findings, Path(chosen.results), seconds, adaptation.missing, console)
+    if chosen.pictures:
+        _draw({name: figure for name, figure in drawn.items() if name in wanted}, Path(chosen.pictures))
     return 0
 
 
-def _show(
-    findings: Findings, results: Path, pictures: str | None, seconds: float, missing: str, console: Console
-) -> None:
-    """The page, the figures beside it, and the claims on the screen."""
+def _show(findings: Findings, results: Path, seconds: float, missing: str, console: Console) -> dict[str, Figure]:
+    """The page, the figures beside it, and the claims on the screen; gives back the figures."""
     drawn = {name: draw(findings) for name, draw in figures.DRAWN.items() if findings.complete(name)}
     judged = judge(findings)
     for one in judged:
@@ -61,14 +62,18 @@ def _show(
         console.print(f"{one.rule.figure:13s} {one.rule.claim}: {', '.join(words)}", highlight=False)
     vectors = {name: figures.rendered(figure, "svg") for name, figure in drawn.items()}
     text = built(findings, judged, vectors, seconds, missing)
-    path = results / f"{findings.size.name}.html"
+    path, folder = results / f"{findings.size.name}.html", results / findings.size.name
     write_whole(path, lambda file: file.write(text.encode("utf-8", "replace")))
-    for folder in [results / findings.size.name, *([Path(pictures)] if pictures else [])]:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, figure in drawn.items():
-            (folder / f"{name}.png").write_bytes(figures.rendered(figure, "png"))
-    (results / findings.size.name / "claims.md").write_text(markdown(judged))
-    console.print(f"written: {path}, and the figures in {results / findings.size.name}", highlight=False)
+    _draw(drawn, folder)
+    (folder / "claims.md").write_text(markdown(judged))
+    console.print(f"written: {path}, and the figures in {folder}", highlight=False)
+    return drawn
+
+
+def _draw(drawn: dict[str, Figure], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in drawn.items():
+        (folder / f"{name}.png").write_bytes(figures.rendered(figure, "png"))
 
 
 def _word(verdict: Verdict | None) -> str:

@@ -142,6 +142,8 @@ def test_accuracies_are_judged(
     assert verdict is not None
     assert verdict.held is held
     assert rule(made_up({}), PAPER) is None
+    assert made_up({}, ACCURACIES).complete("table2")
+    assert not made_up({}).complete("table2")
 
 
 def _audits(error: float, papers: float, strongest: float) -> Findings:

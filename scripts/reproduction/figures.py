@@ -132,5 +132,5 @@ def rendered(figure: Figure, kind: str) -> bytes:
     """The same bytes for the same numbers."""
     file = io.BytesIO()
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
-    figure.savefig(file, format=kind, dpi=110, metadata=metadata)
+    figure.savefig(file, format=kind, dpi=100, metadata=metadata)
     return file.getvalue()
