@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import told_examples
 from hypothesis import strategies as st
 from mpi4py import MPI
 from problems import (
     Answers,
+    Floats,
     dense_answers,
     gaussian_quadrature,
     gaussian_regularised_cost,
@@ -142,11 +143,16 @@ def test_gaussians_have_their_closed_form(comm: MPI.Intracomm, dimension: int, e
 
 
 @pytest.mark.mpi(min_size=2, max_size=7)
-@settings(deadline=None, derandomize=True, database=None, max_examples=8)
-@given(st.integers(1, 4), st.floats(0.05, 20), st.lists(st.floats(-50, 50), min_size=8, max_size=8), st.booleans())
-def test_diracs(dimension: int, eps: float, place: list[float], sketched: bool) -> None:
+def test_diracs(comm: MPI.Intracomm) -> None:
     """All mass in one point on each side: the plan is forced, and every value follows from the one cost."""
-    comm = MPI.COMM_WORLD
+    places = st.lists(st.floats(-50, 50), min_size=8, max_size=8)
+    for dimension, eps, place, sketched in told_examples(
+        comm, 8, st.integers(1, 4), st.floats(0.05, 20), places, st.booleans()
+    ):
+        _check_dirac(comm, dimension, eps, place, sketched)
+
+
+def _check_dirac(comm: MPI.Intracomm, dimension: int, eps: float, place: list[float], sketched: bool) -> None:
     count = max(1, comm.size // 2)
     here, there = np.array(place[:dimension]), np.array(place[4 : 4 + dimension])
     rows = np.tile(here if comm.rank < count else there, (1 + comm.rank % 3, 1))
@@ -161,21 +167,23 @@ def test_diracs(dimension: int, eps: float, place: list[float], sketched: bool) 
 
 
 @pytest.mark.mpi(min_size=2, max_size=4)
-@settings(deadline=None, derandomize=True, database=None, max_examples=6)
-@given(st.lists(st.floats(-30, 30), min_size=3, max_size=3), st.floats(0.5, 10))
-def test_shifting_one_domain_changes_the_cost_by_what_geometry_says(shift: list[float], eps: float) -> None:
+def test_shifting_one_domain_changes_the_cost_by_what_geometry_says(comm: MPI.Intracomm) -> None:
     """c(x, y+s) = c(x, y) + |s|^2 + 2 <s, y-x>: the plan stays, the cost moves by |s|^2 + 2 <s, mean y - mean x>."""
-    comm = MPI.COMM_WORLD
+    shifts = st.lists(st.floats(-30, 30), min_size=3, max_size=3)
+    for shift, eps in told_examples(comm, 6, shifts, st.floats(0.5, 10)):
+        _check_shift(comm, np.array(shift), eps)
+
+
+def _check_shift(comm: MPI.Intracomm, shift: Floats, eps: float) -> None:
     count = max(1, comm.size // 2)
     blocks = [scattered(5, rank, count, base=3) for rank in range(comm.size)]
     x, y = np.concatenate(blocks[:count]), np.concatenate(blocks[count:])
-    s = np.array(shift) * (comm.rank >= count)
     exact = {**EXACT, "tol": 1e-10, "rounds": 3000}
-    moved = deot_mpi.eot(comm, blocks[comm.rank] + s, role_of(comm.rank, count), eps=eps, **exact)
-    still = deot_mpi.eot(comm, blocks[comm.rank], role_of(comm.rank, count), eps=eps, **exact)
-    s = np.array(shift)
-    expected = float(s @ s + 2 * s @ (y.mean(axis=0) - x.mean(axis=0)))
-    tolerance = 1e-8 * max(1.0, float(s @ s))
+    rows, role = blocks[comm.rank], role_of(comm.rank, count)
+    moved = deot_mpi.eot(comm, rows + shift * (comm.rank >= count), role, eps=eps, **exact)
+    still = deot_mpi.eot(comm, rows, role, eps=eps, **exact)
+    expected = float(shift @ shift + 2 * shift @ (y.mean(axis=0) - x.mean(axis=0)))
+    tolerance = 1e-8 * max(1.0, float(shift @ shift))
     for name in NAMES:
         assert getattr(moved, name) - getattr(still, name) == pytest.approx(expected, abs=tolerance), name
 
