@@ -1,7 +1,8 @@
 """Every figure and table of the paper, through real jobs of 16 agents, and one page that shows them and judges claims.
 
-``make reproduce`` has the paper's sizes, ``make reproduce-quick`` takes minutes. What is finished is kept under
-``results/`` and not run again, as long as its settings and the program are the same. ``--only fig3,fig5`` runs parts.
+``make reproduce`` has the paper's sizes (but for Fig. 6, 1,000 samples), ``make reproduce-quick`` takes minutes.
+What is finished is kept under ``results/`` and not run again, as long as its settings and the program are the same.
+``--only fig3,fig5`` runs parts.
 """
 
 from __future__ import annotations

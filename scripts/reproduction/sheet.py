@@ -143,8 +143,9 @@ def _claims(judged: Sequence[Judged], size: Size, seconds: float) -> Section:
         small if size.name == "quick" else "",
         paragraph(
             took,
-            "The rules were written after trial runs with one seed, before the runs they judge. For this program's "
-            "default, a claim about a weakness that does not hold is good news.",
+            "The rules were written after trial runs with one seed (that of the last step after its bytes were seen) "
+            "and not changed since. For this program's default, a claim about a weakness that does not hold is good "
+            "news.",
             quiet=True,
         ),
         claims_table(judged),
