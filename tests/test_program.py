@@ -63,7 +63,7 @@ def test_the_bare_command_is_a_good_first_run(tmp_path: Path) -> None:
     assert result["errors"]["relative_total"] < 0.01
     assert result["ledger"]["by_kind"][0] == {
         "kind": "samples", "messages": 0, "bytes": 0, "collectives": 0, "collective_bytes": 0, "formula_bytes": None,
-        "within_messages": 0, "within_bytes": 0,
+        "within_messages": 0, "within_bytes": 0, "within_formula_bytes": None,
     }  # fmt: skip
     assert "Privacy: sketches are not secret" in run.out
     assert "round " in run.err  # plain progress lines, since nobody looks
