@@ -29,6 +29,8 @@ from rich.table import Table
 
 LIMIT = 90.0
 """Seconds: the longest wait of the program, for ranks that do not start, is 60."""
+SAID_EVERY = 10
+"""Runs between two lines about how far it is, where there is no terminal for a bar."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,11 @@ def main() -> int:
             bar.advance(task)
             if not tried[-1].judgement.fine:
                 console.print(f"plan {plan.number}: {tried[-1].judgement}\n{plan}", highlight=False, markup=False)
+            if not len(tried) % SAID_EVERY and not sys.stdout.isatty():
+                console.print(
+                    f"{len(tried)} of {chosen.runs} runs, plans {chosen.first} to {plan.number}", highlight=False
+                )
+            Path(chosen.json).write_text(json.dumps([asdict(one) for one in tried], indent=2) + "\n")
     console.print(table_of(tried))
     outcomes = Counter(one.judgement.outcome for one in tried)
     wrong = sum(not one.judgement.fine for one in tried)
@@ -160,7 +167,6 @@ def main() -> int:
     )
     for one in bad:
         console.print(one.outcome, highlight=False, markup=False)
-    Path(chosen.json).write_text(json.dumps([asdict(one) for one in tried], indent=2) + "\n")
     return 1 if wrong or bad else 0
 
 
