@@ -150,7 +150,7 @@ def test_swapped_shifted_and_repeated(comm: MPI.Intracomm, kernel: str) -> None:
     """Non-negative; the same with the roles swapped, and with all rows moved; the same bits in every run and placement,
     and where the kernel is not stored."""
     count = sources_of(comm)
-    options = {**EXACT, "rounds": 3000, "eps": 0.8, "kernel": kernel}
+    options = {**EXACT, "rounds": 3000, "eps": 0.8, "kernel": kernel, "bits": 256}
 
     def play(agent: int, swapped: bool = False, shift: float = 0.0, **more: Any) -> EOTResult:
         stage = comm.Split(0, agent)
