@@ -29,7 +29,8 @@ class Suite:
         self.name, self._command = name, command
         self._counts = folder / f"{name.replace(' ', '-')}.json"
         self._output = (folder / f"{name.replace(' ', '-')}.txt").open("w+b")
-        environment = {**os.environ, "DEOT_TEST_COUNTS": str(self._counts)}
+        # Suites share the cores; threads of one that wait for each other would keep the others from working.
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "DEOT_TEST_COUNTS": str(self._counts)}
         self._process = subprocess.Popen(
             command, env=environment, start_new_session=True, stdout=self._output, stderr=subprocess.STDOUT
         )

@@ -135,7 +135,7 @@ def test_label_propagation_is_pots_coupling_times_labels(comm: MPI.Intracomm) ->
         np.testing.assert_array_equal(result.predictions, NAMES[lift.argmax(axis=1)])
 
 
-@pytest.mark.mpi(min_size=2, max_size=4)
+@pytest.mark.mpi(min_size=4, max_size=4)
 @pytest.mark.parametrize("reading", ["labels", "1nn"])
 @pytest.mark.parametrize(("penalty", "weight"), [("lpl1", 0.1), ("lpl1", 2.0), ("entropy", 0.5), ("entropy", 0.8)])
 def test_class_regularised_transport_is_pots(comm: MPI.Intracomm, penalty: str, weight: float, reading: str) -> None:

@@ -29,7 +29,7 @@ def run(comm: MPI.Intracomm, **options: object) -> EOTResult:
     return deot_mpi.eot(comm, rows, role, **given)
 
 
-@pytest.mark.mpi(min_size=4, max_size=7)
+@pytest.mark.mpi(min_size=7, max_size=7)
 @pytest.mark.parametrize("protocol", NAMES)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_bytes_are_those_of_the_formula_for_every_protocol(comm: MPI.Intracomm, protocol: str, solver: str) -> None:
