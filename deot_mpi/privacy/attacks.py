@@ -12,16 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
 
 _STEPS = 300
 """Of L-BFGS; it mostly stops long before."""
+_ENOUGH = 1e-6
+"""Relative decrease of a step at which it stops."""
 _MARGIN_WEIGHTS = (1.0, 100.0)
 """C of the SVM: soft, and nearly hard."""
 _SLOPES = (3.0, 10.0)
 """Of the logistic curve that stands for a sign, in units of a typical <omega, y>."""
-_Loss = Callable[[Floats], tuple[Floats, Floats]]
+_Single = NDArray[np.float32]
+_Loss = Callable[[_Single], tuple[_Single, _Single]]
 """Of margins: values and slopes."""
 COMPONENTS = (5, 10, 20, 50, 100, 200)
 NEAREST = (30, 100)
@@ -116,7 +120,7 @@ def near_rows(seen: Seen, rows: Floats, guesses: Floats, number: int) -> Floats:
 def _hinge(weight: float) -> _Loss:
     """C max(0, 1 - m)^2, the linear SVM's."""
 
-    def loss(margins: Floats) -> tuple[Floats, Floats]:
+    def loss(margins: _Single) -> tuple[_Single, _Single]:
         short = np.maximum(1.0 - margins, 0.0)
         return weight * short**2, -2.0 * weight * short
 
@@ -129,7 +133,7 @@ def _likelihood(slope: float, flip: float) -> _Loss:
 
     least = max(flip, 1e-6)
 
-    def loss(margins: Floats) -> tuple[Floats, Floats]:
+    def loss(margins: _Single) -> tuple[_Single, _Single]:
         side = expit(slope * margins)
         chance = least + (1.0 - 2.0 * least) * side
         return -np.log(chance), -(1.0 - 2.0 * least) * slope * side * (1.0 - side) / chance
@@ -143,19 +147,24 @@ def _to_norm(rows: Floats, norms: Floats) -> Floats:
 
 
 def _fit(features: Floats, signs: Floats, loss: _Loss) -> Floats:
-    """min over z, for every victim at once, of sum_l loss(sign_l <features_l, z>) + |z|^2/2."""
+    """min over z, for every victim at once, of sum_l loss(sign_l <features_l, z>) + |z|^2/2.
+
+    Products in float32: a guess is off by tenths, its rounding by 1e-6 (measured: medians move by less than 0.001).
+    """
     from scipy.optimize import minimize  # only where it is needed: agents start faster without
 
     shape = (len(signs), features.shape[1])
+    planes, sides = features.astype(np.float32), signs.astype(np.float32)
+    across = np.ascontiguousarray(planes.T)
 
     def objective(flat: Floats) -> tuple[float, Floats]:
-        where = flat.reshape(shape)
-        margins = signs * (where @ features.T)
-        value, slope = loss(margins)
-        gradient = (signs * slope) @ features + where
-        return float(value.sum() + 0.5 * (flat**2).sum()), gradient.ravel()
+        where = flat.reshape(shape).astype(np.float32)
+        value, slope = loss(sides * (where @ across))
+        gradient = (sides * slope) @ planes + where
+        return float(value.sum(dtype=np.float64) + 0.5 * (flat**2).sum()), gradient.ravel().astype(np.float64)
 
     # The classical linear estimate to start from: the mean of omega_l, each turned to the side of its bit.
     start = signs @ features / features.shape[0]
-    ended = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    options = {"maxiter": _STEPS, "ftol": _ENOUGH}
+    ended = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", options=options)
     return np.asarray(ended.x.reshape(shape))
