@@ -11,7 +11,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from deot_mpi.errors import AgentLostError, InputError
-from deot_mpi.exchange.waiting import lost
+from deot_mpi.exchange.losses import lost
 from deot_mpi.roles import Role
 
 

@@ -35,8 +35,8 @@ from deot_mpi.eot import solve_eot
 from deot_mpi.errors import AgentLostError, AloneError, DeotError, InputError, NothingLeftError, StoppedError
 from deot_mpi.exchange.join import agree, broadcast_text, same_everywhere
 from deot_mpi.exchange.ledger import Ledger
+from deot_mpi.exchange.losses import losses_understood
 from deot_mpi.exchange.placing import place_agents
-from deot_mpi.exchange.received import losses_understood
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.faults.keeper import Stop
 from deot_mpi.faults.stopping import StopRequests

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from deot_mpi.agent import Agents
 from deot_mpi.errors import AgentLostError, InputError
 from deot_mpi.exchange.ledger import Ledger
-from deot_mpi.exchange.waiting import lost, wait_all
+from deot_mpi.exchange.losses import lost
+from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
 

@@ -6,17 +6,13 @@ in it. A neighbour that is broken, or lies so that it shows, is named and refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from deot_mpi.errors import AgentLostError, DeotError, MessageError
+from deot_mpi.errors import MessageError
 from deot_mpi.kinds import Kind
 
-_LOSSES = {MPI.ERR_PROC_FAILED, MPI.ERR_PROC_FAILED_PENDING, MPI.ERR_REVOKED}
 _LEAST = {
     Kind.NORMS: (0.0, "a length below 0"),
     Kind.WEIGHTS: (np.finfo(float).tiny, "a weight that is not above 0"),
@@ -43,22 +39,3 @@ def check_message(kind: Kind, array: NDArray[np.generic], status: MPI.Status, se
     )
     if wrong:
         raise MessageError(f"{sender} sent {kind.name.lower()} with {wrong}; it is broken, and nothing of it was used.")
-
-
-@contextmanager
-def losses_understood() -> Iterator[None]:
-    """Calls of MPI that fail at once where a process is gone, said as those are that fail while waiting."""
-    try:
-        yield
-    except MPI.Exception as error:
-        raise understood_failure(error, (), lambda: "other agents") from error
-
-
-def understood_failure(error: MPI.Exception, statuses: Sequence[MPI.Status], late: Callable[[], str]) -> DeotError:
-    """What an error of MPI means: an agent is gone, or sent more than was asked for."""
-    classes = {error.Get_error_class(), *(MPI.Get_error_class(status.Get_error()) for status in statuses)}
-    if classes & _LOSSES:
-        return AgentLostError("an agent is gone: its process ended without a word.")
-    if MPI.ERR_TRUNCATE in classes:
-        return MessageError(f"{late()} sent more bytes than were expected; it runs another program or is broken.")
-    return MessageError(f"MPI failed while waiting for {late()} ({error}).")

@@ -12,7 +12,7 @@ from functools import partial
 from mpi4py import MPI
 
 from deot_mpi.errors import AgentLostError, ExchangeTimeoutError
-from deot_mpi.exchange.received import understood_failure
+from deot_mpi.exchange.losses import lost, understood_failure
 
 _EAGER_POLLS = 20
 """Polls that only yield the core: most messages of a round are there by then."""
@@ -35,26 +35,6 @@ class Waited:
 
 
 waited = Waited()
-
-
-class Losses:
-    """Whether another agent has found out that an agent is gone: it then revokes the communicator that all watch."""
-
-    def __init__(self) -> None:
-        self.watched: MPI.Intracomm | None = None
-
-    def tell(self, *comms: MPI.Intracomm) -> None:
-        """Where losses are watched for: let nobody wait in these for one who has left."""
-        if self.watched is not None:
-            for comm in comms:
-                comm.Revoke()
-
-    def check(self) -> None:
-        if self.watched is not None and self.watched.Is_revoked():
-            raise AgentLostError("an agent is gone, as another agent has found out.")
-
-
-lost = Losses()
 
 
 def wait_all(requests: Sequence[MPI.Request], timeout: float, late: Callable[[], str]) -> list[MPI.Status]:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from deot_mpi.agent import Agents
 from deot_mpi.data.samples import Floats, Samples
 from deot_mpi.errors import AgentLostError, AloneError, DeotError, InputError, NothingLeftError
-from deot_mpi.exchange.received import losses_understood
-from deot_mpi.exchange.waiting import lost, wait_all
+from deot_mpi.exchange.losses import losses_understood, lost
+from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.faults.deadline import deadline
 from deot_mpi.faults.keeper import Keeper, Stop
 from deot_mpi.faults.stopping import StopRequests
