@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster import SMALL, Slurm, numbers, read, wait_for
+from launch import launch
 
 LAUNCHERS = ("mpirun", "srun")
 
@@ -39,14 +41,47 @@ def test_an_array(slurm: Slurm, submission: Path, vary: str, launcher: str, name
     assert [f"{vary}-{setting[key]:g}" for setting in settings] == names
 
 
+def without_bytes(found: dict[str, Any]) -> dict[str, Any]:
+    """A job that goes on counts what it sends itself."""
+    kept = {name: value for name, value in found.items() if name != "edges"}
+    return kept | {"trace": [point[:-1] for point in kept["trace"]]}
+
+
+LONG = ("--tol", "0", "--rounds", "500", "--samples", "160", "--bits", "64")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the long run finds when nobody stops it."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    ended = launch(16, *LONG, "--progress", "none", "--json", "whole.json", folder=folder)
+    assert ended.code == 0, ended.err
+    return numbers(read(folder / "whole.json"))
+
+
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_job_goes_back_to_the_queue_and_on_from_its_checkpoint(slurm: Slurm, submission: Path, launcher: str) -> None:
+def test_a_job_goes_back_to_the_queue_and_on_from_its_checkpoint(
+    slurm: Slurm, submission: Path, undisturbed: dict[str, Any], launcher: str
+) -> None:
     """The signal is what Slurm sends when time runs out (--signal=B:USR1@120): to the script alone."""
-    rounds = ("--tol", "0", "--rounds", "500", "--samples", "160", "--bits", "64")
-    job = slurm.submit("scripts/slurm/requeue.sbatch", *rounds, folder=submission, DEOT_LAUNCHER=launcher)
+    job = slurm.submit("scripts/slurm/requeue.sbatch", *LONG, folder=submission, DEOT_LAUNCHER=launcher)
     wait_for(lambda: "round 1/" in output(submission), 180, "the first round")
     slurm.ask("scancel", "--batch", "--signal=USR1", str(job))
     wait_for(lambda: slurm.job(job).get("Restarts") == "1", 60, "the requeued job")
     assert slurm.finish(job) == ["COMPLETED"], output(submission)
     result = read(submission / f"deot-{job}.json")
     assert 0 < result["resumed_from"] < result["rounds"] == 500
+    assert without_bytes(numbers(result)) == without_bytes(undisturbed)
+
+
+def test_slurm_gives_the_signal_itself_when_time_runs_out(slurm: Slurm, submission: Path) -> None:
+    """A job of two minutes asks for its signal 110 s before their end (Slurm may be a minute early, and then waits for
+    the job to run). It would take many times as long, and is ended once it has begun again."""
+    endless = (*LONG[:2], "--rounds", "1000000", *LONG[4:])
+    words = ("--time=2", "--signal=B:USR1@110", "scripts/slurm/requeue.sbatch")
+    job = slurm.submit(*words, *endless, folder=submission)
+    wait_for(lambda: slurm.job(job).get("Restarts") == "1", 110, "the requeued job")
+    assert "back to the queue" in output(submission)
+    assert list((submission / f"deot-{job}-checkpoints").glob("*.checkpoint"))
+    slurm.ask("scancel", str(job))
+    assert slurm.finish(job) == ["CANCELLED"]
