@@ -27,7 +27,7 @@ from scaling import beyond, report
 from scaling.clock import Place, Way
 from scaling.hosts import Hosts, UnavailableError
 from scaling.job import Job
-from scaling.measured import STEADY, Runner, costs_of, overheads, shared_bandwidth, way_of
+from scaling.measured import STEADY, Runner, costs_of, overheads, shared_way, way_of
 from scaling.model import Costs, Model
 
 RECIPES = Path(__file__).resolve().parent.parent.parent / "shared" / "cluster"
@@ -164,15 +164,16 @@ class Study:
                 run, ranks = self.runner, HOSTS * SLOTS
                 far = self.step("links: ping-pong", 4, lambda: run.probe(2, "links", repeats, hosts=hosts, spread=True))
                 both = self.step("links: all at once", 8, lambda: run.probe(ranks, "together", repeats, hosts=hosts))
-                way = replace(
-                    way_of(far["seconds"], shared=True), bandwidth=shared_bandwidth(both["seconds"], ranks**2 // 4)
-                )
                 near = Way(**self.results["constants"]["near"])
-                place = Place(np.arange(ranks) // SLOTS, self.cores, near, way, np.zeros(ranks, dtype=int))
+
+                def over(way: Way) -> Place:
+                    return Place(np.arange(ranks) // SLOTS, self.cores, near, way, np.zeros(ranks, dtype=int))
+
+                way = shared_way(far["seconds"], both["seconds"], over, self.costs.message)
                 self.results["links"] = found = {
                     "far": asdict(way), "far_seconds": far["seconds"], "together_seconds": both["seconds"],
                 }  # fmt: skip
-                self._measured("links", lambda _: place, hosts)
+                self._measured("links", lambda _: over(way), hosts)
         except UnavailableError as why:
             self.step.skip("links")
             self.console.print(f"links: left out: {why}", highlight=False)

@@ -21,7 +21,7 @@ from scaling.clock import EAGER, Clocks, Messages, Place, Way  # noqa: E402
 from scaling.counts import Count, check_rounds, control_in_rounds, expected  # noqa: E402
 from scaling.hosts import Hosts, UnavailableError  # noqa: E402
 from scaling.job import Job  # noqa: E402
-from scaling.measured import pace, shared_bandwidth, summary, way_of  # noqa: E402
+from scaling.measured import pace, shared_way, summary, way_of  # noqa: E402
 from scaling.model import Costs, Model  # noqa: E402
 
 FREE = Costs({1: 0.0}, 0.0, 0.0, 0.0, (0.0, 0.0), 0.0, 0.0, 0.0, 0.0)
@@ -137,9 +137,23 @@ def test_links_are_read_from_times() -> None:
     way = way_of(seconds)
     assert way.latency == pytest.approx(0.01)
     assert way.bandwidth == pytest.approx(5e6)
-    assert shared_bandwidth({"0": 0.02, "1000": 0.12}, 64) == pytest.approx(640_000)
     trace = [{"round": t, "seconds": 100.0 * (t < 30) + 2.0 * t} for t in (1, 2, 5, *range(10, 91, 10))]
     assert pace(trace) == 2.0
+
+
+def test_a_router_is_read_from_half_rounds() -> None:
+    """2 x 2 messages at once between two hosts: 1 s on the way (alone; 5 s for 1000 bytes), 2 s of a core at either
+    end, 3 s each at the router and 0.1 s a byte."""
+    one, together = {"0": 1.0, "1000": 5.0}, {"0": 1 + 4 + 4 * 3, "1000": 5 + 4 + 4 * (3 + 100)}
+    way = shared_way(one, together, lambda way: replace(place(4, 2, cores=4), far=way), per_message=1.0)
+    assert (way.shared, way.latency) == (True, 1.0)
+    assert way.alone(np.array([0.0, 500.0, 1010.0])).tolist() == [1.0, 3.0, 6.0]
+    assert way.bandwidth == pytest.approx(10.0)
+    assert way.per_message == pytest.approx(3.0)
+    router = replace(place(4, 2), far=way)
+    # By receiver, 0 and then 2: alone, two messages at the router, the other's bytes.
+    delays = Messages(router, np.array([0, 2]), np.array([2, 0]), np.array([0.0, 500.0])).delays
+    assert delays.tolist() == pytest.approx([3.0 + 6.0, 1.0 + 6.0 + 50.0])
 
 
 def test_rounds_of_kept_grow_with_the_cycle() -> None:

@@ -1,12 +1,13 @@
 """A clock for every rank: messages and collectives move the clocks of those who wait for them (max-plus algebra).
 
-Nothing is sent here. A message takes the latency of its way, its bytes over what the way carries, and processor time
-at both ends; who waits for several goes on after the last. Collectives are the trees that Open MPI's non-blocking
+Nothing is sent here. A message takes what it takes alone, longer beside others on the same way, and processor time at
+both ends; who waits for several goes on after the last. Collectives are the trees that Open MPI's non-blocking
 ones are: binomial, with the ranks in order, so that ranks of one host come first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,18 @@ class Way:
     bandwidth: float
     """Bytes a second: of one host's way out or in, or, where ``shared``, of all hosts together (one router)."""
     shared: bool = False
+    per_message: float = 0.0
+    """Seconds that a shared way is taken by a message, whatever its length: a router has one packet at a time."""
+    measured: Sequence[tuple[float, float]] = ()
+    """Bytes of a message and the seconds it took alone, where that is known: with TCP's windows it is no straight
+    line."""
+
+    def alone(self, nbytes: np.ndarray) -> np.ndarray:
+        """Seconds of messages that have the way to themselves."""
+        if not self.measured:
+            return np.where(nbytes > EAGER, 3, 1) * self.latency + nbytes / self.bandwidth
+        sizes, seconds = np.array(self.measured).T
+        return np.interp(nbytes, sizes, seconds) + np.maximum(nbytes - sizes[-1], 0.0) / self.bandwidth
 
 
 @dataclass(frozen=True)
@@ -54,11 +67,12 @@ class Place:
         busy = np.bincount(machine, minlength=int(self.machine.max()) + 1)
         return np.clip(np.floor(self.cores / busy[machine]), 1, most)
 
-    def latency(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.where(self.hosts[a] == self.hosts[b], self.near.latency, self.far.latency)
+    def alone(self, a: np.ndarray, b: np.ndarray, nbytes: np.ndarray) -> np.ndarray:
+        """Seconds of each of these messages if it had its way to itself."""
+        return np.where(self.hosts[a] == self.hosts[b], self.near.alone(nbytes), self.far.alone(nbytes))
 
-    def carrying(self, a: np.ndarray, b: np.ndarray, nbytes: np.ndarray) -> np.ndarray:
-        """Seconds that each of these messages, all sent at once, is behind an empty one: until its hosts' ways, or the
+    def queueing(self, a: np.ndarray, b: np.ndarray, nbytes: np.ndarray) -> np.ndarray:
+        """Seconds that each of these messages, all sent at once, takes longer than alone: until its hosts' ways, or the
         one shared way, have carried everything."""
         here, there = self.hosts[a], self.hosts[b]
         seconds = np.zeros(len(nbytes))
@@ -66,12 +80,13 @@ class Place:
             if not mine.any():
                 continue
             if way.shared:
-                seconds[mine] = nbytes[mine].sum() / way.bandwidth
-                continue
-            out, into = (
-                np.bincount(side[mine], nbytes[mine], minlength=int(self.hosts.max()) + 1) for side in (here, there)
-            )
-            seconds[mine] = np.maximum(out[here[mine]], into[there[mine]]) / way.bandwidth
+                carried, handled = nbytes[mine].sum(), mine.sum() * way.per_message
+            else:
+                out, into = (
+                    np.bincount(side[mine], nbytes[mine], minlength=int(self.hosts.max()) + 1) for side in (here, there)
+                )
+                carried, handled = np.maximum(out[here[mine]], into[there[mine]]), 0.0
+            seconds[mine] = handled + (carried - nbytes[mine]) / way.bandwidth
         return seconds
 
 
@@ -83,8 +98,8 @@ class Messages:
         self.senders, receivers, nbytes = senders[order], receivers[order], nbytes[order]
         self.sending, self.posted = np.unique(self.senders, return_counts=True)
         self.receiving, self.starts, self.collected = np.unique(receivers, return_index=True, return_counts=True)
-        latencies = np.where(nbytes > EAGER, 3, 1) * place.latency(self.senders, receivers)
-        self.delays = latencies + place.carrying(self.senders, receivers, nbytes)
+        ways = self.senders, receivers, nbytes
+        self.delays = place.alone(*ways) + place.queueing(*ways)
 
 
 class Clocks:
@@ -107,11 +122,8 @@ class Clocks:
 
     def _hop(self, source: np.ndarray, target: np.ndarray, nbytes: int) -> np.ndarray:
         """When one message of a tree, each on its own, is through; both ends work for it."""
-        place = self.place
-        near = place.hosts[source] == place.hosts[target]
-        carrying = nbytes / np.where(near, place.near.bandwidth, place.far.bandwidth)
-        times = 3 if nbytes > EAGER else 1
-        return self.now[source] + times * place.latency(source, target) + carrying + 2 * self.per_message
+        alone = self.place.alone(source, target, np.full(source.size, float(nbytes)))
+        return self.now[source] + alone + 2 * self.per_message
 
     def reduce(self, members: np.ndarray, root: int, nbytes: int) -> None:
         """To members[root]: in step k, who is at an odd multiple of 2^k gives to the one 2^k below it."""

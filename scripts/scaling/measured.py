@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from processes import MARK, lines_of
 
-from scaling.clock import EAGER, Way
+from scaling.clock import EAGER, Clocks, Messages, Place, Way
 from scaling.hosts import Hosts
 from scaling.job import PERIOD, PROBED_SAMPLES, Job
-from scaling.model import Costs, Model, Place
+from scaling.model import Costs, Model
 
 SCRIPTS = Path(__file__).resolve().parent.parent
 STEADY = 3 * PERIOD
@@ -89,22 +89,40 @@ def pace(trace: list[dict[str, Any]]) -> float:
     return float(np.median([seconds / rounds for rounds, seconds, _ in later]))
 
 
-def way_of(seconds: dict[str, float], *, shared: bool = False) -> Way:
+def way_of(seconds: dict[str, float]) -> Way:
     """Latency and bandwidth from messages to and fro: the shortest one, and the slope over the longest ones."""
     by_size = {int(size): value for size, value in seconds.items()}
     sizes = sorted(by_size)
     latency = by_size[sizes[0]]
     low, high = next(size for size in sizes if size > EAGER), sizes[-1]
     slope = max((by_size[high] - by_size[low]) / (high - low), 1e-12)
-    return Way(latency, 1.0 / slope, shared)
+    return Way(latency, 1.0 / slope)
 
 
-def shared_bandwidth(seconds: dict[str, float], messages: int) -> float:
-    """Of a way that all share, from half rounds of two message sizes, so many messages each."""
-    by_size = {int(size): value for size, value in seconds.items()}
-    sizes = sorted(by_size)
-    low, high = sizes[0], sizes[-1]
-    return messages * (high - low) / max(by_size[high] - by_size[low], 1e-9)
+def shared_way(
+    one: dict[str, float], all_at_once: dict[str, float], place: Callable[[Way], Place], per_message: float
+) -> Way:
+    """A way that all share, from single messages and from half rounds of all ranks at once (``probe``), by bytes.
+
+    What the longest half round takes beyond the shortest, less what a single message does, is the way's time for bytes;
+    what the shortest takes beyond a single message and the processors, its time for messages. ``place`` is where they
+    were measured, given the way between its hosts.
+    """
+    curve = sorted((int(size), value) for size, value in one.items())
+    alone = Way(curve[0][1], np.inf, shared=True, measured=curve)
+    free = place(alone)
+    ranks = np.arange(free.hosts.size)
+    sources, targets = ranks[: ranks.size // 2], ranks[ranks.size // 2 :]
+    senders, receivers = (side.ravel() for side in np.meshgrid(targets, sources))
+    far = int((free.hosts[senders] != free.hosts[receivers]).sum())
+    queues = []
+    for size, seconds in sorted((int(size), value) for size, value in all_at_once.items()):
+        clocks = Clocks(free, per_message)
+        clocks.exchange(Messages(free, senders, receivers, np.full(senders.size, float(size))))
+        queues.append((size, max(seconds - float(clocks.now.max()), 0.0)))
+    (low, short), (high, long) = queues[0], queues[-1]
+    bandwidth = far * (high - low) / max(long - short, 1e-9)
+    return replace(alone, bandwidth=bandwidth, per_message=short / far)
 
 
 def costs_of(found: dict[str, Any]) -> Costs:
