@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
 
 from deot_mpi.adaptation.carry import Penalty, barycentres, class_sums, labelled_rows, slopes_to_sources
 from deot_mpi.adaptation.choice import choose_scale
@@ -35,6 +34,7 @@ from deot_mpi.privacy.disclosure import adapt_notes, choice_notes, loss_notes, p
 from deot_mpi.privacy.findings import Protection
 from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.problem import Holding, make_channel, make_solver
+from deot_mpi.resources import one_blas_thread
 from deot_mpi.result import AdaptResult, EpsChoice, TracePoint
 from deot_mpi.roles import Role
 from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent, understood
@@ -100,7 +100,7 @@ def solve_adapt(
         settings = {**result.settings, "choose_eps": options.choose_eps}
         return replace(result, choice=choice, notes=notes, settings=settings, protection=protection)
 
-    with threadpool_limits(limits=1):  # as for entropic OT: one order of addition
+    with one_blas_thread():  # as for entropic OT: one order of addition
         return survive(comm, role, options, attempt)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
 
 from deot_mpi.adaptation.carry import parts_of_barycentres
 from deot_mpi.agent import Agents
@@ -49,6 +48,7 @@ from deot_mpi.privacy.victims import (
 )
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.reference import REFERENCE_TIMEOUT
+from deot_mpi.resources import one_blas_thread
 from deot_mpi.result import EOTResult
 from deot_mpi.roles import Role
 from deot_mpi.running import Progress, settings_of, understood
@@ -86,7 +86,7 @@ def solve_audit(
         samples = load(agents)
         return replace(samples, rows=scaled(samples.rows, options.scaling, agents.name))
 
-    with threadpool_limits(limits=1):
+    with one_blas_thread():
         setting = meet(comm, role, load_scaled, options, centre=options.centre)
 
         def solve(**changes: Any) -> EOTResult:

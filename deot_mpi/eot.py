@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
 
 from deot_mpi.agent import Agents
 from deot_mpi.data.samples import Floats, Samples, check_samples
@@ -36,6 +35,7 @@ from deot_mpi.privacy.guarantee import answers_sent, guarantee
 from deot_mpi.privacy.noise import Chance, Noise, private_chance
 from deot_mpi.problem import Holding, build, check_resolution, largest_local_distance, make_channel, make_solver
 from deot_mpi.reference import FLAT_SIZE, REFERENCE_TIMEOUT, Pooled, compare, flatten, require_pot, unflatten
+from deot_mpi.resources import one_blas_thread
 from deot_mpi.result import EOTResult, ErrorDecomposition, ReferenceValues, SelfCosts, TracePoint, Values
 from deot_mpi.roles import Role
 from deot_mpi.running import Clock, Ended, Progress, Recorder, account, run_to_end, settings_of, spent, understood
@@ -87,7 +87,7 @@ def solve_eot(
         return _solve_eot(those, role, load, options, progress, start, stop, past)
 
     # Agents of one node must not each use all its cores, and one BLAS thread adds in one order.
-    with threadpool_limits(limits=1):
+    with one_blas_thread():
         return survive(comm, role, options, attempt)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
 
 from deot_mpi.agent import Agents
 from deot_mpi.alignment.alternation import Alternation, Match, Run, temperatures
@@ -31,6 +30,7 @@ from deot_mpi.privacy.disclosure import gromov_notes, gromov_reference_notes, lo
 from deot_mpi.problem import Holding, build, make_channel, make_solver
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.reference import REFERENCE_TIMEOUT, PooledMatch, require_pot, solve_pooled_gromov
+from deot_mpi.resources import one_blas_thread
 from deot_mpi.result import GromovReference, GromovResult, TracePoint, Values
 from deot_mpi.roles import Role
 from deot_mpi.running import Clock, Progress, Recorder, account, settings_of, spent, understood
@@ -85,7 +85,7 @@ def solve_gromov(
     def attempt(those: MPI.Intracomm, past: Past) -> GromovResult:
         return _solve_gromov(those, role, load, options, progress, start, alignment, past)
 
-    with threadpool_limits(limits=1):  # as for entropic OT: one order of addition
+    with one_blas_thread():  # as for entropic OT: one order of addition
         return survive(comm, role, options, attempt)
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 _SHARE_OF_FREE_MEMORY = 0.5
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 _CGROUPS, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -22,6 +27,26 @@ def usable_cores() -> set[int]:
 def threads_for(cores: float) -> int:
     """Threads of an agent whose fair share of the node is this many cores: one once the node is full."""
     return max(1, int(cores + 1e-9))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Linear algebra in one thread: one order of addition, and no more threads than cores where every rank computes.
+
+    Also for libraries that are loaded meanwhile, which have settings from the environment: SciPy brings a BLAS of its
+    own along, and is imported only where it is needed.
+    """
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        with threadpool_limits(limits=1):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def memory_for(workers: int) -> float:

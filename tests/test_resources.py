@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,25 @@ from deot_mpi.resources import memory_for, peak_memory, threads_for
 )
 def test_threads_are_the_whole_cores_of_a_share(cores: float, expected: int) -> None:
     assert threads_for(cores) == expected
+
+
+def test_one_thread_also_for_a_library_that_is_loaded_meanwhile() -> None:
+    """SciPy's BLAS, in a process that has not loaded it; more than one thread where the machine has cores."""
+    program = """
+import os
+from threadpoolctl import threadpool_info
+from deot_mpi.resources import one_blas_thread
+threads = lambda: {library["filepath"]: library["num_threads"] for library in threadpool_info()}
+known = threads()
+with one_blas_thread():
+    import scipy.linalg
+    print({*threads().values()}, len(threads()) > len(known))
+print("OPENBLAS_NUM_THREADS" in os.environ)
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout.splitlines() == ["{1} True", "False"]
 
 
 def test_a_control_group_limits_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
