@@ -23,6 +23,8 @@ _SCALING_LIMIT = 300.0
 """Largest cost/eps for POT's scaling form; beyond it exp(-c/eps) nears underflow and the log form is used."""
 _POT_ROUNDS, POT_TOLERANCE = 20_000, 1e-10
 _POT_ALIGNMENTS, _POT_INNER = 500, 2000
+_POT_FIRST = 300
+"""Rounds for the plan that Gromov-Wasserstein starts from: near its optimum is enough, and these take long."""
 REFERENCE_TIMEOUT = 3600.0
 """Seconds the other ranks wait for the centralised solver, and for the small problems behind tau."""
 _DELTA = 0.05
@@ -163,7 +165,7 @@ def solve_pooled_gromov(pooled: PooledMatch, alignment: Floats, eps: float) -> t
     linear = np.zeros((a.size, b.size)) if pooled.feature_cost is None else pooled.feature_cost
     cost = alpha * (-4.0 * np.outer((x**2).sum(axis=1), (y**2).sum(axis=1)) - 32.0 * x @ alignment @ y.T)
     first = ot.sinkhorn(
-        a, b, cost + (1.0 - alpha) * linear, eps, method="sinkhorn_log", numItermax=_POT_ROUNDS, stopThr=POT_TOLERANCE,
+        a, b, cost + (1.0 - alpha) * linear, eps, method="sinkhorn_log", numItermax=_POT_FIRST, stopThr=POT_TOLERANCE,
         warn=False,
     )  # fmt: skip
     with warnings.catch_warnings():
