@@ -54,7 +54,7 @@ def drawn(found: dict[str, dict[str, Any]], dimensions: list[int]) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(dimensions), squeeze=False)[0]
     for axes, dimension in zip(panels, dimensions, strict=True):
@@ -70,7 +70,9 @@ def drawn(found: dict[str, dict[str, Any]], dimensions: list[int]) -> Figure:
                 )  # fmt: skip
         axes.axvline(0.5, color="grey", linewidth=0.8)
         axes.set(xlabel="median recovery error", ylabel="relative error of W~", yscale="log", title=f"D = {dimension}")
-    panels[-1].legend(fontsize=7, frameon=False, loc="lower right")
+    figure.legend(
+        *panels[-1].get_legend_handles_labels(), fontsize=8, frameon=False, loc="outside lower center", ncols=2
+    )
     return figure
 
 

@@ -106,13 +106,14 @@ def figure_5(findings: Findings) -> Figure:
 
 
 def figure_6(findings: Findings) -> Figure:
-    last = (findings.size.outer + 1) * findings.size.inner
-    figure, limits = _blank(10.0, 3.6), _limits(findings, _places(findings, "fig6"))
+    places = _places(findings, "fig6")
+    figure, limits, last = _blank(10.0, 3.6), _limits(findings, places), findings.longest(places)
     for axes, neighbours in zip(figure.subplots(1, len(SAMPLED), sharey=True), SAMPLED, strict=True):
         for colour, curve in zip(_COLOURS, KERNELS, strict=True):
             for method in METHODS:
                 _plot(axes, findings, Place("fig6", GROMOV, curve, method, neighbours), colour, last)
         _panel(axes, f"GW, L = {neighbours}", last, limits)
+        axes.set(xscale="log", xlim=(5, last))  # runs to convergence beside the paper's few rounds
         axes.set_xlabel("round", fontsize=9)
     figure.axes[0].set_ylabel("GW~ over POT's GW", fontsize=9)
     _finish(figure, KERNELS, "POT, centralised")

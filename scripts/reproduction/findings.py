@@ -77,6 +77,12 @@ class Findings:
         """W~ / W - 1 at the end of the run, seed by seed."""
         return [found["dual_objective"] / truth - 1.0 for found, truth in self._relative(place)]
 
+    def longest(self, places: Iterable[Place]) -> int:
+        """The last round of any curve."""
+        ends = [trace[-1]["round"] for place in places for found, _ in self._relative(place)
+                if (trace := _best_start(found))]  # fmt: skip
+        return max(ends, default=1)
+
     def curve(self, place: Place, last: int) -> Curve:
         """W~ / W over the rounds; a run that converged stays where it ended."""
         traces = [(_best_start(found), truth) for found, truth in self._relative(place)]
