@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import Phase, given, settings
 from hypothesis.strategies import SearchStrategy, tuples
 from mpi4py import MPI
+from rank_0 import on_rank_0
 
 
 def told_examples(comm: MPI.Intracomm, count: int, *strategies: SearchStrategy[Any]) -> list[tuple[Any, ...]]:
@@ -22,7 +23,9 @@ def told_examples(comm: MPI.Intracomm, count: int, *strategies: SearchStrategy[A
     def collect(example: tuple[Any, ...]) -> None:
         found.append(example)
 
-    if comm.rank == 0:
+    def drawn() -> list[tuple[Any, ...]]:
         collect()
-    told: list[tuple[Any, ...]] = comm.bcast(found)
+        return found
+
+    told: list[tuple[Any, ...]] = on_rank_0(comm, drawn)
     return told

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from problems import squared_distances
+from rank_0 import on_rank_0
 from recording import Record, RecordingComm
 
 import deot_mpi
@@ -54,21 +55,20 @@ class Domains:
 
     def plan(self, cost: np.ndarray | None = None, penalty: tuple[str, float] | None = None) -> np.ndarray:
         """POT's coupling, from rank 0: importing POT takes longer than the rest."""
-        found = None
-        if self.comm.rank == 0:
-            import ot
+        cost = squared_distances(self.x, self.y) if cost is None else cost
+        return np.asarray(on_rank_0(self.comm, lambda: self._pots_plan(cost, penalty)))
 
-            cost = squared_distances(self.x, self.y) if cost is None else cost
-            a, b = np.full(31, 1 / 31), np.full(26, 1 / 26)
-            found = ot.sinkhorn(a, b, cost, 0.4, method="sinkhorn_log", numItermax=100_000, stopThr=1e-13)
-            if penalty is not None and penalty[0] == "lpl1":
-                found = ot.da.sinkhorn_lpl1_mm(
-                    a, self.labels, b, cost, 0.4, eta=penalty[1], numItermax=10, numInnerItermax=100_000,
-                    stopInnerThr=1e-13,
-                )  # fmt: skip
-            elif penalty is not None:
-                found = self.sharp_between_classes(cost, penalty[1], found)
-        return np.asarray(self.comm.bcast(found))
+    def _pots_plan(self, cost: np.ndarray, penalty: tuple[str, float] | None) -> np.ndarray:
+        import ot
+
+        a, b = np.full(31, 1 / 31), np.full(26, 1 / 26)
+        if penalty is not None and penalty[0] == "lpl1":
+            return ot.da.sinkhorn_lpl1_mm(
+                a, self.labels, b, cost, 0.4, eta=penalty[1], numItermax=10, numInnerItermax=100_000,
+                stopInnerThr=1e-13,
+            )  # fmt: skip
+        plain = ot.sinkhorn(a, b, cost, 0.4, method="sinkhorn_log", numItermax=100_000, stopThr=1e-13)
+        return plain if penalty is None else self.sharp_between_classes(cost, penalty[1], plain)
 
     def sharp_between_classes(self, cost: np.ndarray, weight: float, start: np.ndarray) -> np.ndarray:
         """min <C,pi> + eps KL(pi|R) - eps w KL(S|shares b), by POT's generalised conditional gradient."""

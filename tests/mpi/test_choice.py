@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from problems import squared_distances
+from rank_0 import on_rank_0
 from test_adapt import Domains, blocks, nearest
 
 import deot_mpi
@@ -54,7 +55,7 @@ def score(domains: Domains, scale: float) -> float:
 def test_scores_are_those_of_pots_plans(comm: MPI.Intracomm) -> None:
     domains = Domains(comm)
     result = domains.run(**CHOOSE)
-    expected = comm.bcast([score(domains, scale) for scale in GRID] if comm.rank == 0 else None)
+    expected = on_rank_0(comm, lambda: [score(domains, scale) for scale in GRID])
     assert result.choice is not None
     assert [one.scale for one in result.choice.scores] == list(GRID)
     assert [one.score for one in result.choice.scores] == pytest.approx(expected)

@@ -58,7 +58,7 @@ class Clouds:
         cost = -4 * np.outer((x**2).sum(1), (y**2).sum(1)) - 32 * x @ result.alignment @ y.T
         cost = alpha * cost + (1 - alpha) * linear
         strict = {"numItermax": 100_000, "stopThr": 1e-14}
-        first = ot.sinkhorn(a, b, cost, eps, method="sinkhorn_log", warn=False, **strict)
+        first = ot.sinkhorn(a, b, cost, eps, method="sinkhorn_log", warn=False, numItermax=3000)  # near is enough
         c1, c2 = squared_distances(x, x), squared_distances(y, y)
         plan = ot.gromov.entropic_fused_gromov_wasserstein(
             linear, c1, c2, a, b, "square_loss", epsilon=eps, alpha=alpha, G0=first, solver="PGD", max_iter=3000,
@@ -217,7 +217,7 @@ def test_the_papers_algorithm_comes_near(comm: MPI.Intracomm) -> None:
     clouds = Clouds(comm)
     exact = clouds.run(eps=6.0, tol=1e-6)
     paper = clouds.run(
-        eps=6.0, kernel="sketch", bits=4000, solver="mrbcd", neighbours=1, p_update="sampled", outer=40, inner=100,
+        eps=6.0, kernel="sketch", bits=4000, solver="mrbcd", neighbours=1, p_update="sampled", outer=20, inner=100,
         tol=1e-6, alignment=exact.alignment,
     )  # fmt: skip
     assert paper.regularised_cost == pytest.approx(exact.regularised_cost, rel=0.05)
