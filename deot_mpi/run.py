@@ -39,7 +39,7 @@ from deot_mpi.exchange.losses import losses_understood
 from deot_mpi.exchange.placing import place_agents
 from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.faults.keeper import Stop
-from deot_mpi.faults.stopping import StopRequests
+from deot_mpi.faults.stopping import StopRequests, interrupt_on_request
 from deot_mpi.faults.survival import fewer_than
 from deot_mpi.gromov import solve_gromov
 from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions, Options
@@ -58,8 +58,8 @@ _START_TIMEOUT = 60.0
 _FINISHED_WITHOUT = 4
 _LEAVING_SECONDS = 0.3
 _TURN_SECONDS, _LAST_TURN_SECONDS = 0.5, 5.0
-"""After a loss that all ranks have noticed they end the job in turns, the first that is left alone: of prterun 3.0.13,
-some hung for ever when all aborted at once."""
+"""After a loss or an interruption that all ranks have noticed they end the job in turns, the first that is left alone:
+of prterun 3.0.13, some hung for ever when all aborted at once."""
 _GOING_ON = "(--on-failure continue goes on without agents that are lost once the samples are being read.)"
 _LOST_LATE = "an agent was lost once the values were known: they are of all, but what it had to write may be missing."
 _LAUNCHED_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -80,11 +80,12 @@ def main(argv: list[str] | None = None, comm: MPI.Intracomm = MPI.COMM_WORLD) ->
         print(f"deot_mpi: rank {comm.rank}: {error}\n{traceback.format_exc()}", end="", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)  # noticed at once, as leaving in any other way is not
     except AgentLostError as error:
-        time.sleep(min(_TURN_SECONDS * comm.rank, _LAST_TURN_SECONDS))  # all know: one ends the job, the others with it
+        _wait_for_turn(comm)
         _end_all(comm, f"deot_mpi: error on rank {comm.rank}: {error} {_GOING_ON}\n", 1)
     except DeotError as error:
         _end_all(comm, f"deot_mpi: error on rank {comm.rank}: {error}\n", error.exit_code)
     except KeyboardInterrupt:
+        _wait_for_turn(comm)
         _end_all(comm, f"deot_mpi: rank {comm.rank} was interrupted\n", 130)
     except BaseException:
         _end_all(comm, f"deot_mpi: unexpected failure on rank {comm.rank}\n{traceback.format_exc()}", 1)
@@ -97,6 +98,8 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     job = _understand(comm, argv)
     if stop is None and job.options.checkpoint is not None:
         stop = StopRequests()
+    if stop is None:
+        interrupt_on_request()
     timeout = job.options.timeout
     sources = _split(comm, job)
     comm = _placed(comm, job, sources)
@@ -368,6 +371,11 @@ def _say_once(comm: MPI.Intracomm, text: str, stream: TextIO, code: int) -> int:
     except DeotError as error:
         _end_all(comm, f"deot_mpi: rank {comm.rank}: {error}\n", code or error.exit_code)
     return code
+
+
+def _wait_for_turn(comm: MPI.Intracomm) -> None:
+    """Where all ranks know that it is over, one ends the job and the others with it."""
+    time.sleep(min(_TURN_SECONDS * comm.rank, _LAST_TURN_SECONDS))
 
 
 def _end_all(comm: MPI.Intracomm, text: str, code: int) -> NoReturn:

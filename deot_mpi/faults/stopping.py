@@ -18,11 +18,19 @@ class StopRequests:
         self._asked = True
 
     def release(self) -> None:
-        """Nobody will ask any more: from now on (and for what was asked before) the signals do what they always do."""
+        """There is nothing to stop for any more: from now on (and for what was asked before) the signals end things."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        interrupt_on_request()
         if self._asked:
             signal.raise_signal(signal.SIGTERM)
 
     def __call__(self) -> bool:
         return self._asked
+
+
+def interrupt_on_request() -> None:
+    """Where nothing could be gone on from: what mpirun passes on to all ranks ends the run as Ctrl-C does.
+
+    Left alone it would kill them, and a job that was started to survive losses then ends with code 0 and no result.
+    """
+    signal.signal(signal.SIGUSR1, signal.default_int_handler)

@@ -7,9 +7,10 @@ ones, but for eps and the centre, which stay what they were.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -250,12 +251,20 @@ def _those_left(comm: MPI.Intracomm, past: Past) -> MPI.Intracomm:
         except MPI.Exception:
             continue  # one more was lost meanwhile
         places = MPI.Group.Translate_ranks(first.group, list(range(first.size)), comm.group)
+        known = len(past.lost)
         try:
             past.drop(common, [rank for rank, place in enumerate(places) if place == MPI.UNDEFINED])
         except NothingLeftError as error:
             error.comm = comm
             raise
+        if comm.rank == 0:
+            _say(past.lost[known:], comm.size)
         return comm
+
+
+def _say(lost: Sequence[LostAgent], left: int) -> None:
+    names = ", ".join(f"{one.role} agent {one.index} after {one.round} rounds" for one in lost)
+    logging.getLogger("deot_mpi").warning("deot_mpi: lost: %s; the other %d go on, counting from round 1.", names, left)
 
 
 def require_ulfm() -> None:
