@@ -55,7 +55,7 @@ def dense_answers(cost: Floats, reference: Floats, eps: float, rounds: int = 20_
         f[rows] = log_a[rows] - logsumexp(kernel[rows][:, columns] + g[None, columns], axis=1)
         before = g.copy()
         g[columns] = log_b[columns] - logsumexp(kernel[rows][:, columns] + f[rows, None], axis=0)
-        if np.abs(g - before).max() < 1e-14:
+        if np.abs(g - before).max() < 4 * np.finfo(float).eps * max(1.0, np.abs(g).max()):  # rounding is all there is
             break
     plan = np.exp(kernel + f[:, None] + g[None, :])
     return answers_of_plan(plan, cost, reference, eps)

@@ -101,7 +101,7 @@ def test_correction_restores_the_mean_of_the_kernel() -> None:
     means = {}
     for correction in (False, True):
         logs = []
-        for seed in range(2000):
+        for seed in range(1000):
             kernel = SketchKernel(eps, 30, bits=bits, seed=seed, correction=correction)
             logs.append(log_block(kernel, kernel.show(x), kernel.show(y)).item())
         means[correction] = logsumexp(logs) - np.log(len(logs)) + cost / eps

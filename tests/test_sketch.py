@@ -95,7 +95,7 @@ def check_estimates(
     (rate, sides), found = flips, np.empty(seeds)
     left, draws = (1 - 2 * rate) ** sides, np.random.default_rng(0)
     for seed in range(seeds):
-        a, b = (sketch(rows, bits, seed, orthogonal) for rows in (x, y))
+        a, b = np.split(sketch(np.concatenate([x, y]), bits, seed, orthogonal), 2)
         a = flipped(a, bits, rate, draws) if sides == 2 else a
         b = flipped(b, bits, rate, draws) if sides else b
         found[seed] = estimated(a, b, bits, dimension, estimator, orthogonal, left).item()
