@@ -9,10 +9,15 @@ from typing import Any
 from mpi4py import MPI
 
 
-def on_rank_0(comm: MPI.Intracomm, compute: Callable[[], Any]) -> Any:
-    """``compute`` on rank 0, told to all. Who waits sleeps: a blocking call would take the core that rank 0 needs."""
-    found = compute() if comm.rank == 0 else None
+def wait_asleep(comm: MPI.Intracomm) -> None:
+    """A barrier. A blocking one would take the core that the last rank needs."""
     there = comm.Ibarrier()
     while not there.Test():
         time.sleep(0.002)
+
+
+def on_rank_0(comm: MPI.Intracomm, compute: Callable[[], Any]) -> Any:
+    """``compute`` on rank 0, told to all."""
+    found = compute() if comm.rank == 0 else None
+    wait_asleep(comm)
     return comm.bcast(found)
