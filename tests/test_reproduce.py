@@ -32,6 +32,7 @@ from reproduction.plan import (  # noqa: E402
     SEPARATED,
     Place,
     Run,
+    gromov_place,
     runs,
     sinkhorn_place,
 )
@@ -197,9 +198,19 @@ def test_every_size_has_every_curve_of_the_paper() -> None:
         count = {name: sum(place.figure == name for place in places) for name in FIGURES}
         assert count["fig3"] == 9 * 3 * 2  # panels, kernels, methods
         assert count["fig5"] == 3 * 3 * 2
-        assert count["fig6"] == 3 * 3 * 2 + 1
+        assert count["fig6"] == 3 * 3 + 3 + 1  # by L, ours that asks all, POT
         assert count["fig4"] == 2 * 2
     assert {rule.figure for rule in RULES} == set(FIGURES)
+
+
+def test_gromov_by_this_program_has_one_curve_for_every_l() -> None:
+    found = made_up({gromov_place(curve, OWN, 4): [error] for curve, error in (("raw", 0.04), ("Q = 10", 0.2))})
+    assert claims.gromov_near(found, OWN) == claims.Verdict(True, "all neighbours: 0.04")
+    assert claims.gromov_near(found, PAPER) is None
+    assert claims.gromov_robust(found, OWN) is None  # there is no other L to compare with
+    assert claims.gromov_more_bits(found, OWN) is None
+    more = made_up({gromov_place(curve, OWN): [error] for curve, error in (("Q = 100", 0.1), ("Q = 10", 0.2))})
+    assert claims.gromov_more_bits(more, OWN).held  # type: ignore[union-attr]
 
 
 def test_the_time_left_follows_the_pace() -> None:

@@ -13,7 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from reproduction.findings import Findings
-from reproduction.plan import DIMENSIONS, GROMOV, KERNELS, METHODS, OWN, PANELS, PAPER, PROTOCOLS, SAMPLED, Place, runs
+from reproduction.plan import (
+    DIMENSIONS,
+    KERNELS,
+    METHODS,
+    OWN,
+    PANELS,
+    PAPER,
+    PROTOCOLS,
+    SAMPLED,
+    Place,
+    gromov_place,
+    runs,
+)
 
 _COLOURS = ("#D55E00", "#0072B2", "#009E73")
 _DASHES = {PAPER: "-", OWN: (0, (4, 2))}
@@ -111,7 +123,7 @@ def figure_6(findings: Findings) -> Figure:
     for axes, neighbours in zip(figure.subplots(1, len(SAMPLED), sharey=True), SAMPLED, strict=True):
         for colour, curve in zip(_COLOURS, KERNELS, strict=True):
             for method in METHODS:
-                _plot(axes, findings, Place("fig6", GROMOV, curve, method, neighbours), colour, last)
+                _plot(axes, findings, gromov_place(curve, method, neighbours), colour, last)
         _panel(axes, f"GW, L = {neighbours}", last, limits)
         axes.set(xscale="log", xlim=(5, last))  # runs to convergence beside the paper's few rounds
         axes.set_xlabel("round", fontsize=9)

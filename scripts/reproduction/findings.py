@@ -10,7 +10,7 @@ import numpy as np
 from adaptation.report import Found
 from numpy.typing import NDArray
 
-from reproduction.plan import FIGURES, GROMOV, OWN, Place, Run, Size, runs, sinkhorn_place
+from reproduction.plan import FIGURES, OWN, Place, Run, Size, gromov_place, runs, sinkhorn_place
 from reproduction.store import Store
 
 Floats = NDArray[np.float64]
@@ -63,7 +63,7 @@ class Findings:
 
     def _truth(self, place: Place, seed: int) -> float | None:
         """The dual objective that POT has at the optimum, on the pooled samples of this seed."""
-        where = Place("fig6", GROMOV, "POT", OWN) if place.figure == "fig6" else sinkhorn_place(place.panel)
+        where = gromov_place("POT", OWN) if place.figure == "fig6" else sinkhorn_place(place.panel)
         found = self.of(where).get(seed)
         if found is None or found.get("reference") is None:
             return None

@@ -56,7 +56,8 @@ _CAPTIONS = {
     "targets; directed: of these, those whose index is not above the source's.",
     "fig6": "As Fig. 3; divided by POT's value (projected gradient), from the best of four starts. The problem "
     "is not convex: "
-    "a start may end at another optimum. This program's curve is that of the best of its four starts.",
+    "a start may end at another optimum. This program's curve is that of the best of its four starts; it asks all "
+    "neighbours in every round, so it is the same in the three panels.",
     "table2": "Accuracy on the target domain, 4 + 4 agents as in the paper, eps chosen without target labels. "
     "Black lines: "
     "the paper's figures. PACS stands in for Office-Home, whose features could not be had.",
@@ -64,7 +65,7 @@ _CAPTIONS = {
 _WAYS = {
     PAPER: "--solver mrbcd (steps eta/sqrt(t+1), every agent moves in every round), --estimator paper, --no-centre, "
     "--no-orthogonal, --no-correction; gromov: --p-update sampled, one start",
-    OWN: "Fig. 3 and 6: --solver kept; Fig. 5: --solver sinkhorn, one pass, all neighbours; Hamming estimate, "
+    OWN: "Fig. 3: --solver kept; Fig. 5 and 6: --solver sinkhorn, one pass, all neighbours; Hamming estimate, "
     "orthogonal "
     "projections, centred, cost corrected for noise; gromov: closed steps of P, four starts",
 }
