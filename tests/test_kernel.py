@@ -8,7 +8,6 @@ from problems import squared_distances
 from scipy.special import logsumexp
 
 from deot_mpi.kernel import Kernel, RawKernel, SketchKernel, log_block, stacked
-from deot_mpi.kernel.bits import noise_correction
 from deot_mpi.kernel.block import KernelBlock
 from deot_mpi.kinds import Kind
 
@@ -107,14 +106,6 @@ def test_correction_restores_the_mean_of_the_kernel() -> None:
         means[correction] = logsumexp(logs) - np.log(len(logs)) + cost / eps
     assert means[False] > 0.2
     assert abs(means[True]) < 0.2 * means[False]
-
-
-def test_correction_is_guarded_beyond_small_noise() -> None:
-    z = np.array([0.0, 0.5, 1.0, 1.0 + 1e-9, 10.0])
-    g = noise_correction(z)
-    np.testing.assert_allclose(g[:3], z[:3] / 2)
-    assert g[3] == pytest.approx(0.5)
-    assert g[4] == pytest.approx((1 + np.log(10)) / 2)
 
 
 @pytest.mark.parametrize("spread", [1.0, 100.0, 3000.0])

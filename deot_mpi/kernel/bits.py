@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
 from deot_mpi.kernel.base import LogPairs, ProductPairs, ShiftedPairs
+from deot_mpi.kernel.loops import look_up, take_off_noise
 from deot_mpi.sketch import BitCounts, Bits, Estimator, angles_by_count
 
 
@@ -53,44 +54,20 @@ class SketchPairs:
         self._correction, self._exact = correction, exact
 
     def rows(self, start: int, stop: int) -> Floats:
-        parts: list[Floats] = [] if self._exact is None else [self._exact.rows(start, stop)]
-        noise: list[Floats] = []
+        log_kernel = np.add.outer(self._row[start:stop], self._column)
+        if self._exact is not None:
+            log_kernel += self._exact.rows(start, stop)
+        noise = np.zeros_like(log_kernel) if self._correction else None
         for cosines, left, right in self._terms:
-            counts, own = cosines.counts(start, stop), left[start:stop, None]
-            parts.append(_scaled(cosines.cosine[counts], own, right))
-            if self._correction:
-                noise.append(_scaled(cosines.variance[counts], own**2, right**2))
-        log_kernel = _added(parts)
-        log_kernel += self._row[start:stop, None]
-        log_kernel += self._column
-        if noise:
-            log_kernel -= noise_correction(_added(noise))
+            counts, own = cosines.counts(start, stop), left[start:stop]
+            look_up(counts, cosines.cosine, own, right, log_kernel)
+            if noise is not None:
+                look_up(counts, cosines.variance, own**2, right**2, noise)
+        if noise is not None:
+            take_off_noise(noise, log_kernel)
         return log_kernel
 
     def shifted(
         self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0, *, single: bool = False
     ) -> LogPairs:
         return ShiftedPairs(self, rows, columns, temperature)
-
-
-def _scaled(entries: Floats, rows: Floats, columns: Floats) -> Floats:
-    entries *= columns
-    entries *= rows
-    return entries
-
-
-def _added(parts: list[Floats]) -> Floats:
-    total, *rest = parts
-    for part in rest:
-        total += part
-    return total
-
-
-def noise_correction(relative_variance: Floats) -> Floats:
-    """g(z) for z = var(c^)/eps^2: z/2 up to 1, then (1 + log z)/2."""
-    z = relative_variance
-    half = z / 2.0
-    large = z > 1.0
-    if large.any():
-        half[large] = (1.0 + np.log(z[large])) / 2.0
-    return np.asarray(half)

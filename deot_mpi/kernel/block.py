@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from deot_mpi.data.samples import Floats
+from deot_mpi.kernel.loops import absorb
 
 _SPAN = 300.0
 """How far (in nats) two entries of a potential may drift apart before the block is absorbed anew.
 
-Entries of the stored matrix below exp(-708) of their row's largest are lost. A drift of 300 can raise such an entry to
-exp(-408) of the row sum at most: far below the rounding of the sum, so absorbed and plain log-sums agree to rounding.
+A drift of 300 can raise an entry that sank to the floor to exp(-390) of the row sum at most: far below the rounding of
+the sum, so absorbed and plain log-sums agree to rounding.
 """
+_FLOOR = -690.0
+"""Entries below exp(this) of their row's largest are stored as exp(this)."""
 
 
 class KernelBlock:
@@ -50,4 +53,5 @@ class KernelBlock:
         self._reference = potential.copy()
         exponent = self.log_kernel + (self.log_shares + potential)[None, :]
         self._shift = exponent.max(axis=1)
-        self._absorbed = np.exp(exponent - self._shift[:, None])
+        self._absorbed = np.empty_like(exponent)
+        absorb(exponent, self._shift, _FLOOR, self._absorbed)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import LogPairs
+from deot_mpi.kernel.loops import absorb, plan_rows
 
 Precision = Literal["float32", "float64"]
 Part = TypeVar("Part")
@@ -224,10 +225,9 @@ class RowBlock:
         exponent, offset = exponents.rows(rows.start, rows.stop), exponents.offset[rows]
         if anew:
             self._shift[rows] = exponent.max(axis=1) + offset
-        exponent -= (self._shift[rows] - offset).astype(exponent.dtype)[:, None]
         out = np.empty(exponent.shape, dtype=self.precision) if self._block is None else self._block[rows]
-        np.maximum(exponent, _FLOOR[self.precision], out=out, casting="same_kind")
-        return np.exp(out, out=out)
+        absorb(exponent, (self._shift[rows] - offset).astype(exponent.dtype), _FLOOR[self.precision], out)
+        return out
 
     def _drifted(self, potential: Floats, columns: slice) -> bool:
         assert self._reference is not None
@@ -293,12 +293,11 @@ class RowBlock:
         def partial(chunks: list[slice]) -> Floats:
             total = np.zeros(columns.size)
             for rows in chunks:
-                exponent = exponents.rows(rows.start, rows.stop)
-                plan = np.exp(exponent)
-                sums = plan.sum(axis=1)
+                plan = exponents.rows(rows.start, rows.stop)
+                sums, entropies = plan_rows(plan)
                 log_rows[rows] = np.log(sums)
                 weights = 1.0 / sums if settle else np.ones_like(sums)
-                row_entropy[rows] = weights * np.vecdot(plan, exponent)
+                row_entropy[rows] = weights * entropies
                 total += (weights * self._shares[rows]) @ plan
             return total
 

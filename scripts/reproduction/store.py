@@ -18,7 +18,11 @@ _SILENT = "report"
 
 def source_digest(beside: Iterable[Path] = ()) -> str:
     """Of every line that a number may depend on: the package, and the files ``beside`` it."""
-    within = (path for path in _PACKAGE.rglob("*.py") if path.relative_to(_PACKAGE).parts[0] != _SILENT)
+    within = (
+        path
+        for path in _PACKAGE.rglob("*")
+        if path.suffix in (".py", ".c") and path.relative_to(_PACKAGE).parts[0] != _SILENT
+    )
     digest = hashlib.sha256(deot_mpi.__version__.encode())
     for path in [*sorted(within), *beside]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

@@ -1,0 +1,107 @@
+"""The innermost passes over the kernel, compiled and in NumPy, against exp in long double and plain formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from deot_mpi.kernel import distance_pairs, loops
+from deot_mpi.kernel.rowblock import RowBlock
+
+BUILT = loops.compiled
+
+
+@pytest.fixture(params=["compiled", "numpy"], autouse=True)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "compiled" and BUILT is None:
+        pytest.skip("no compiled passes: there was no C compiler when the package was installed")
+    monkeypatch.setattr(loops, "compiled", BUILT if request.param == "compiled" else None)
+
+
+def long_exp(x: np.ndarray) -> np.ndarray:
+    return np.exp(x.astype(np.longdouble))
+
+
+@pytest.mark.parametrize(
+    ("given", "stored", "floor"),
+    [(np.float32, np.float32, -80.0), (np.float64, np.float32, -80.0), (np.float64, np.float64, -690.0)],
+)
+@pytest.mark.parametrize("width", [1, 7, 4001])
+def test_entries_are_right_to_the_last_digits(given: type, stored: type, floor: float, width: int) -> None:
+    """Also those at the floor and below it, and in rows whose length is no multiple of a vector's."""
+    rng = np.random.default_rng(width)
+    exponent = (1.2 * floor * rng.random((9, width))).astype(given)
+    exponent[0, 0], exponent[-1, -1] = 0.0, 3.0 * floor
+    shift = exponent.max(axis=1)
+    out = np.empty(exponent.shape, dtype=stored)
+    below = np.maximum((exponent - shift[:, None]), given(floor)).astype(stored)
+    loops.absorb(exponent.copy(), shift, floor, out)
+    # Both round once or twice: NumPy's float32 is known to 2.52 units in the last place.
+    assert float(np.abs(out / long_exp(below) - 1).max()) < 3.0 * np.finfo(stored).eps
+    assert out.max() <= 1.0
+    assert out.min() > 0.0
+
+
+def test_sums_of_the_plan_and_of_its_logarithm() -> None:
+    log_plan = np.random.default_rng(0).normal(scale=30.0, size=(5, 1003)) - 20.0
+    plan = log_plan.copy()
+    sums, products = loops.plan_rows(plan)
+    exact = long_exp(log_plan)
+    np.testing.assert_allclose(plan, exact.astype(float), rtol=4e-16)
+    np.testing.assert_allclose(sums, exact.sum(axis=1).astype(float), rtol=1e-14)
+    terms = exact * log_plan
+    error = np.abs(products - terms.sum(axis=1)) / np.abs(terms).sum(axis=1)
+    assert float(error.max()) < 1e-14
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_plan_that_overflows_is_infinite_and_one_that_vanishes_is_nothing() -> None:
+    rows = np.array([[0.0, 710.0], [0.0, np.inf], [0.0, np.nan], [0.0, -800.0], [0.0, -1e300]])
+    sums, products = loops.plan_rows(rows.copy())
+    np.testing.assert_array_equal(sums, [np.inf, np.inf, np.nan, 1.0, 1.0])
+    assert np.isnan(products[2])
+    assert products[0] == products[1] == np.inf
+    np.testing.assert_allclose(products[3:], 0.0, atol=1e-300)
+
+
+def test_counts_are_looked_up_and_weighed() -> None:
+    rng = np.random.default_rng(1)
+    counts, table = rng.integers(0, 101, size=(4, 37)), rng.normal(size=101)
+    left, right, before = rng.normal(size=4), rng.normal(size=37), rng.normal(size=(4, 37))
+    for kind in (np.uint32, np.int64):
+        out = before.copy()
+        loops.look_up(counts.astype(kind), table, left, right, out)
+        np.testing.assert_allclose(out, before + table[counts] * np.outer(left, right), rtol=1e-13, atol=1e-13)
+
+
+def test_correction_is_guarded_beyond_small_noise() -> None:
+    """Half the noise up to 1; beyond, (1 + log z)/2, which goes on with the same value and slope."""
+    z = np.array([[0.0, 0.5, 1.0, 1.0 + 1e-9, 1.5, 10.0]])
+    out = np.ones_like(z)
+    loops.take_off_noise(z, out)
+    beyond = (1.0 + np.log([1.5, 10.0])) / 2.0
+    np.testing.assert_allclose(1.0 - out, [[0.0, 0.25, 0.5, 0.5, *beyond]], atol=1e-9)
+
+
+@pytest.mark.parametrize("_way", ["compiled"], indirect=True)
+def test_arrays_that_do_not_fit_are_not_handed_to_c() -> None:
+    whole = np.zeros((4, 6))
+    for exponent, out in ((whole[:, :3], np.zeros((4, 3))), (whole, np.zeros((4, 5))), (whole, np.zeros((6, 4)).T)):
+        with pytest.raises(AssertionError):
+            loops.absorb(exponent, np.zeros(4), -690.0, out)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float64", 1e-13), ("float32", 3e-7)])
+def test_both_ways_sweep_alike(monkeypatch: pytest.MonkeyPatch, precision: str, tolerance: float) -> None:
+    """A sweep's potentials differ by rounding alone, of the type of the stored block."""
+    rng = np.random.default_rng(2)
+    x, y, g = rng.normal(size=(30, 3)), rng.normal(size=(50, 3)), rng.normal(size=50)
+    found = []
+    for way in (loops.compiled, None):
+        monkeypatch.setattr(loops, "compiled", way)
+        block = RowBlock(
+            distance_pairs(x, y, 0.5), np.full(50, -np.log(50)), {0: slice(None)}, np.full(30, 1 / 30), 1.0,
+            precision=precision,  # type: ignore[arg-type]
+        )  # fmt: skip
+        found.append(np.concatenate(block.sweep(g)))
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=10 * tolerance)
