@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,3 +41,13 @@ def launch(
         process.communicate()
         raise AssertionError(f"still running after {limit} s: {' '.join(command)}") from late
     return Ended(process.returncode, out, err, time.monotonic() - started)
+
+
+def launch_several(ranks: int, commands: Sequence[Sequence[str]], folder: Path, limit: float = 120.0) -> list[Ended]:
+    """Command lines one after the other in one job, for those that all ranks see the end of (``several.py``)."""
+    program = (str(Path(__file__).with_name("several.py")),)
+    job = launch(
+        ranks, json.dumps([list(command) for command in commands]), folder=folder, limit=limit, program=program
+    )
+    assert job.code == 0, job.err
+    return [Ended(**one, seconds=job.seconds / len(commands)) for one in json.loads(job.out)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launch import MPIRUN, Ended, launch
+from launch import MPIRUN, Ended, launch, launch_several
 from problems import pot_answers
 
 pytestmark = pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
@@ -69,20 +69,20 @@ def test_the_bare_command_is_a_good_first_run(tmp_path: Path) -> None:
     assert "round " in run.err  # plain progress lines, since nobody looks
 
 
-@pytest.mark.parametrize("arguments", [(), ("eot",), ("gromov",)])
-def test_help_is_printed_once(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    run = launch(3, *arguments, "--help", folder=tmp_path)
-    assert run.code == 0
-    assert run.out.count("usage: mpirun -n RANKS") == 1
-    assert run.err == ""
-    flags = (
-        "eps eps-scale kernel bits estimator solver neighbours pairs tol eta protocol degree match sources seed",
-        "dataset samples dim scatter source target reference json save plot config",
-        "acceleration eps-scaling start precision memory threads",
-        "starts outer inner p-update alpha target-dim" if arguments == ("gromov",) else "rounds centre",
-    )
-    for flag in " ".join(flags).split():
-        assert f"--{flag}" in run.out
+def test_help_is_printed_once(tmp_path: Path) -> None:
+    runs = launch_several(3, [("--help",), ("eot", "--help"), ("gromov", "--help")], tmp_path)
+    for run, more in zip(runs, ("", "rounds centre", "starts outer inner p-update alpha target-dim"), strict=True):
+        assert run.code == 0
+        assert run.out.count("usage: mpirun -n RANKS") == 1
+        assert run.err == ""
+        flags = (
+            "eps eps-scale kernel bits estimator solver neighbours pairs tol eta protocol degree match sources seed",
+            "dataset samples dim scatter source target reference json save plot config",
+            "acceleration eps-scaling start precision memory threads",
+            more or "rounds centre",
+        )
+        for flag in " ".join(flags).split():
+            assert f"--{flag}" in run.out
 
 
 def test_config_file_and_protocol_file(tmp_path: Path) -> None:
@@ -175,19 +175,37 @@ def bad_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def refused(bad_files: Path) -> dict[tuple[int, tuple[str, ...]], Ended]:
+    """How each of the bad commands ended: one job for all of a number of ranks."""
+    before, ended = sorted(bad_files.iterdir()), {}
+    for size in {ranks for ranks, _, _ in BAD_COMMANDS}:
+        commands = [arguments for ranks, arguments, _ in BAD_COMMANDS if ranks == size]
+        runs = launch_several(size, commands, bad_files)
+        ended |= {(size, arguments): run for arguments, run in zip(commands, runs, strict=True)}
+    assert sorted(bad_files.iterdir()) == before, "nothing half-written"
+    return ended
+
+
 @pytest.mark.parametrize(("ranks", "arguments", "words"), BAD_COMMANDS)
 def test_bad_input_is_one_sentence_and_exit_code_2(
-    bad_files: Path, ranks: int, arguments: tuple[str, ...], words: str
+    refused: dict[tuple[int, tuple[str, ...]], Ended], ranks: int, arguments: tuple[str, ...], words: str
 ) -> None:
-    before = sorted(bad_files.iterdir())
-    run = launch(ranks, *arguments, folder=bad_files)
+    run = refused[ranks, arguments]
     assert run.code == 2
     said = re.findall(r"^deot_mpi: error: .*$", run.err, flags=re.MULTILINE)
     assert len(said) == 1, run.err
     assert re.search(words, said[0])
     assert "Traceback" not in run.err + run.out
     assert run.out == ""
-    assert sorted(bad_files.iterdir()) == before, "nothing half-written"
+
+
+@pytest.mark.parametrize(("ranks", "arguments", "words"), [BAD_COMMANDS[0], BAD_COMMANDS[-1]])
+def test_so_it_is_from_outside(bad_files: Path, ranks: int, arguments: tuple[str, ...], words: str) -> None:
+    """One command that no rank understands, and one whose fault a single rank sees."""
+    run = launch(ranks, *arguments, folder=bad_files)
+    assert (run.code, run.out) == (2, "")
+    assert len(re.findall(f"^deot_mpi: error: .*{words}.*$", run.err, flags=re.MULTILINE)) == 1
 
 
 def launch_spoiled(folder: Path, ranks: int, rank: int, body: str, *arguments: str) -> Ended:
@@ -269,21 +287,20 @@ def test_gromov_from_own_files(tmp_path: Path) -> None:
     assert further["rounds"] < 0.5 * min(start["rounds"] for start in result["starts"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--dim", "0"), "dimension 0 and 3"),
-        (("--rounds", "5"), "unrecognized arguments: --rounds"),
-        (("--source-features", "x.npy"), "come together"),
-        (("--eps", "1e-15", "--kernel", "raw"), "no digits left"),
-        (("--within", "0"), "within is 0"),
-    ],
-)
-def test_gromov_says_no(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
-    run = launch(2, "gromov", "--samples", "20", *arguments, "--json", "r.json", folder=tmp_path)
-    assert run.code == 2
-    assert words in run.err
-    assert run.err.count("deot_mpi: error") == 1
+def test_gromov_says_no(tmp_path: Path) -> None:
+    bad = {
+        ("--dim", "0"): "dimension 0 and 3",
+        ("--rounds", "5"): "unrecognized arguments: --rounds",
+        ("--source-features", "x.npy"): "come together",
+        ("--eps", "1e-15", "--kernel", "raw"): "no digits left",
+        ("--within", "0"): "within is 0",
+    }
+    common = ("gromov", "--samples", "20", "--json", "r.json")
+    runs = launch_several(2, [(*common, *arguments) for arguments in bad], tmp_path)
+    for (arguments, words), run in zip(bad.items(), runs, strict=True):
+        assert run.code == 2, arguments
+        assert words in run.err
+        assert run.err.count("deot_mpi: error") == 1
     assert not (tmp_path / "r.json").exists()
 
 
