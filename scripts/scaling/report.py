@@ -38,10 +38,17 @@ def show_all(console: Console, results: dict[str, Any]) -> None:
 def _row(run: dict[str, Any]) -> list[str]:
     return [
         str(run["job"]["ranks"]), run["name"], str(run["rounds"]), str(run["messages"]),
-        f"{run['edge_bytes'] / 1e6:.2f}", f"{run['collective_bytes'] / 1e6:.2f}", f"{1e3 * run['round_seconds']:.2f}",
+        f"{run['edge_bytes'] / 1e6:.2f}", f"{run['collective_bytes'] / 1e6:.2f}", _pace(run),
         f"{1e3 * run['predicted_round']:.2f}", f"{run['off']:+.0%}", f"{run['peak_memory'] / 1e9:.2f}",
         f"{run['load_before']:.1f}",
     ]  # fmt: skip
+
+
+def _pace(run: dict[str, Any]) -> str:
+    """Milliseconds a round; where a job was run several times, the median and, behind it, the fastest and slowest."""
+    paces = [1e3 * seconds for seconds in run.get("every_pace", ())]
+    rest = f" ({min(paces):.0f}-{max(paces):.0f})" if len(paces) > 1 else ""
+    return f"{1e3 * run['round_seconds']:.2f}{rest}"
 
 
 _PREDICTED = ["run", "GB an agent", "rounds", "s a round", "only latency", "only bytes", "only work", "total s"]
