@@ -19,6 +19,8 @@ READY := $(VENV)/.ready
 # Root in a container or a CI job; Open MPI takes this from the environment only.
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+# Tests and benches start hundreds of processes that import the same modules: they share what is compiled of them.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
 .PHONY: run test test-hosts bench scale adaptation privacy chaos reproduce reproduce-quick browser check setup clean test-%

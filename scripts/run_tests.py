@@ -36,10 +36,8 @@ class Suite:
         self._counts = folder / f"{name.replace(' ', '-')}.json"
         self._output = (folder / f"{name.replace(' ', '-')}.txt").open("w+b")
         # Suites share the cores; threads of one that wait for each other would keep the others from working.
-        # Hundreds of processes import the same modules: each compiling them anew would take a tenth of the time.
-        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment = {
-            **inherited, "OPENBLAS_NUM_THREADS": "1", "DEOT_TEST_COUNTS": str(self._counts),
+            **os.environ, "OPENBLAS_NUM_THREADS": "1", "DEOT_TEST_COUNTS": str(self._counts),
             "DEOT_LEFT_TO_FOUR": ",".join(left_to_four),
         }  # fmt: skip
         self._process = subprocess.Popen(
