@@ -237,6 +237,13 @@ class Bench:
         show(self.console, title, ["way", "s", "times the exact kernel", "first use s"], rows)
         return dict(ways)
 
+    def passes(self) -> dict[str, Any]:
+        """The innermost passes, compiled and in NumPy."""
+        ways: dict[str, Any] = self._once([sys.executable, "-m", "benchmark.passes"])["ways"]
+        rows = [[name, *(f"{1e9 * one[name]:.2f}" for one in ways.values())] for name in ways["NumPy"]]
+        show(self.console, "Passes over a chunk of the kernel, one thread, ns an entry", ["pass", *ways], rows)
+        return ways
+
     def memory(self) -> dict[str, Any]:
         """Kernels computed again in every round instead of stored."""
         problem, results, rows = self.problem(1000 if self.quick else 4000, 50, 0.05), {}, []
@@ -288,7 +295,7 @@ class Bench:
         return found
 
 
-PARTS = ("peers", "small", "size", "ranks", "dimension", "mrbcd", "rivals", "sketch", "memory", "gromov")
+PARTS = ("peers", "small", "size", "ranks", "dimension", "mrbcd", "rivals", "sketch", "passes", "memory", "gromov")
 
 
 def main() -> int:
