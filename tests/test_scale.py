@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from launch import MPIRUN, launch
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 sys.path.insert(0, str(SCRIPTS))
 
+import scale  # noqa: E402
+from rich.console import Console  # noqa: E402
 from scaling import report  # noqa: E402
 from scaling.beyond import Rounds  # noqa: E402
 from scaling.clock import EAGER, Clocks, Messages, Place, Way  # noqa: E402
@@ -171,6 +175,19 @@ def test_rounds_of_kept_grow_with_the_cycle() -> None:
 def test_hosts_that_cannot_be_had_are_said_so(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match="hosts-up"), Hosts(tmp_path, tmp_path, 4, 4, 0.01):
         pass
+
+
+def test_of_several_runs_the_one_in_the_middle_counts(tmp_path: Path) -> None:
+    """One that took twice as long as the others of its kind is shown, and moves nothing."""
+    paces = iter([0.06, 0.12, 0.05] * 7)
+    runner = SimpleNamespace(folder=tmp_path, run=lambda job, hosts: {"round_seconds": next(paces)})
+    chosen = argparse.Namespace(quick=True, recipes=tmp_path, ranks=[4, 8], delay=10.0, out=tmp_path, only=("links",))
+    study = scale.Study(runner, chosen, Console(quiet=True))  # type: ignore[arg-type]
+    study.results |= {"constants": {"costs": FREE.to_dict()}, "links": {}}
+    found = study._measured("links", lambda ranks: place(ranks, 4), hosts=object(), times=3)  # type: ignore[arg-type]
+    assert [run["round_seconds"] for run in found] == [0.06] * len(study.jobs()["links"])
+    assert report._pace(found[0]) == "60.00 (50-120)"
+    assert report._pace({"round_seconds": 0.06}) == "60.00"
 
 
 def test_the_picture(tmp_path: Path) -> None:
