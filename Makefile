@@ -80,4 +80,4 @@ $(READY): pyproject.toml scripts/configure_mpi.py deot_mpi/kernel/_loops.c
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build *.egg-info deot_mpi/kernel/_loops*.so

@@ -42,6 +42,7 @@ from deot_mpi.faults.keeper import Stop
 from deot_mpi.faults.stopping import StopRequests, interrupt_on_request
 from deot_mpi.faults.survival import fewer_than
 from deot_mpi.gromov import solve_gromov
+from deot_mpi.kernel import loops
 from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions, Options
 from deot_mpi.privacy.disclosure import warning
 from deot_mpi.privacy.explain import lessons, told
@@ -197,7 +198,15 @@ def _provenance(job: Job, sources: int) -> dict[str, object]:
     inputs = {key: value for key, value in asdict(job.inputs).items() if key != "synthetic" and value is not None}
     if job.inputs.source is None:
         inputs |= {key: value for key, value in asdict(job.inputs.synthetic).items() if value is not None}
-    return {"version": __version__, "problem": job.command, "sources": sources, "placement": job.placement, **inputs}
+    passes = "numpy" if loops.compiled is None else "compiled"
+    return {
+        "version": __version__,
+        "passes": passes,
+        "problem": job.command,
+        "sources": sources,
+        "placement": job.placement,
+        **inputs,
+    }
 
 
 def _understand(comm: MPI.Intracomm, argv: list[str]) -> Job:

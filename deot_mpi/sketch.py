@@ -25,6 +25,12 @@ def packed_bytes(bits: int) -> int:
     return -(-bits // 8)
 
 
+def stray_bits(sketches: Bits, bits: int) -> bool:
+    """Whether bits are set behind the Q-th, where a packed sketch is filled up to whole bytes."""
+    unused = (1 << (-bits % 8)) - 1
+    return bool(unused and (sketches[:, -1] & unused).any())
+
+
 def sketch(rows: Floats, bits: int, seed: int, orthogonal: bool) -> Bits:
     """Pack the signs of Q random projections of each row: (N, ceil(Q/8)) bytes, Algorithm 2 lines 1-9.
 

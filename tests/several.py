@@ -25,7 +25,8 @@ def main() -> None:
         ranks = comm.gather((code, out.getvalue(), err.getvalue()))
         if ranks is not None:
             codes, outs, errs = zip(*ranks, strict=True)
-            told.append({"code": max(codes), "out": "".join(outs), "err": "".join(errs)})
+            assert len(set(codes)) == 1, f"ranks disagree: {codes}"
+            told.append({"code": codes[0], "out": "".join(outs), "err": "".join(errs)})
     if comm.rank == 0:
         print(json.dumps(told))
 

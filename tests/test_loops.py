@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -56,12 +60,19 @@ def test_sums_of_the_plan_and_of_its_logarithm() -> None:
 
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_plan_that_overflows_is_infinite_and_one_that_vanishes_is_nothing() -> None:
-    rows = np.array([[0.0, 710.0], [0.0, np.inf], [0.0, np.nan], [0.0, -800.0], [0.0, -1e300]])
-    sums, products = loops.plan_rows(rows.copy())
-    np.testing.assert_array_equal(sums, [np.inf, np.inf, np.nan, 1.0, 1.0])
+    rows = np.array([[0.0, 710.0], [0.0, np.inf], [0.0, np.nan], [0.0, -800.0], [-800.0, -1e300]])
+    sums, products = loops.plan_rows(rows)
+    np.testing.assert_array_equal(sums, [np.inf, np.inf, np.nan, 1.0, 0.0])
     assert np.isnan(products[2])
     assert products[0] == products[1] == np.inf
-    np.testing.assert_allclose(products[3:], 0.0, atol=1e-300)
+    np.testing.assert_array_equal(products[3:], 0.0)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_what_is_no_number_stays_none(kind: type) -> None:
+    out = np.empty((1, 2), dtype=kind)
+    loops.absorb(np.array([[0.0, np.nan]], dtype=kind), np.zeros(1, dtype=kind), -80.0, out)
+    np.testing.assert_array_equal(out, [[1.0, np.nan]])
 
 
 def test_counts_are_looked_up_and_weighed() -> None:
@@ -72,6 +83,8 @@ def test_counts_are_looked_up_and_weighed() -> None:
         out = before.copy()
         loops.look_up(counts.astype(kind), table, left, right, out)
         np.testing.assert_allclose(out, before + table[counts] * np.outer(left, right), rtol=1e-13, atol=1e-13)
+    with pytest.raises(IndexError, match="a count of 101 in a table for 101"):
+        loops.look_up(np.full((4, 37), 101, dtype=np.uint32), table, left, right, before)
 
 
 def test_correction_is_guarded_beyond_small_noise() -> None:
@@ -87,10 +100,27 @@ def test_correction_is_guarded_beyond_small_noise() -> None:
 def test_arrays_that_do_not_fit_are_not_handed_to_c() -> None:
     whole = np.zeros((4, 6))
     for exponent, out in ((whole[:, :3], np.zeros((4, 3))), (whole, np.zeros((4, 5))), (whole, np.zeros((6, 4)).T)):
-        with pytest.raises(AssertionError):
+        with pytest.raises(ValueError, match="do not fit"):
             loops.absorb(exponent, np.zeros(4), -690.0, out)
+    with pytest.raises(ValueError, match="where 4 are needed"):
+        loops.absorb(whole, np.zeros(3), -690.0, whole)
+    with pytest.raises(ValueError, match="where float64 is needed"):
+        loops.take_off_noise(whole, whole.astype(np.float32))
 
 
+@pytest.mark.parametrize("_way", ["compiled"], indirect=True)
+def test_passes_that_are_wrong_or_of_another_machine_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert loops._is_right(BUILT)  # type: ignore[arg-type]
+    assert not loops._is_right(SimpleNamespace(plan_rows=lambda *_: None))  # type: ignore[arg-type]
+    monkeypatch.setattr(loops, "__file__", str(tmp_path / "loops.py"))
+    assert loops._library() is None  # not built
+    (tmp_path / f"_loops{EXTENSION_SUFFIXES[0]}").write_text("not a library")
+    assert loops._library() is None
+
+
+@pytest.mark.parametrize("_way", ["compiled"], indirect=True)
 @pytest.mark.parametrize(("precision", "tolerance"), [("float64", 1e-13), ("float32", 3e-7)])
 def test_both_ways_sweep_alike(monkeypatch: pytest.MonkeyPatch, precision: str, tolerance: float) -> None:
     """A sweep's potentials differ by rounding alone, of the type of the stored block."""

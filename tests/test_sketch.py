@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from deot_mpi.errors import MessageError
+from deot_mpi.kernel import SketchKernel
+from deot_mpi.kinds import Kind
 from deot_mpi.projections import block_width, projections
 from deot_mpi.sketch import BitCounts, angle_variance, angles_by_count, flipped, packed_bytes, sketch
 
@@ -118,3 +121,17 @@ def test_hamming_beats_the_papers_estimator_and_orthogonal_beats_independent() -
         np.array(0.5), 1000, 50, "hamming", False
     )
     assert at_right_angle == pytest.approx(1 - 4 / np.pi**2, rel=1e-12)
+
+
+@pytest.mark.parametrize("bits", [10, 16])
+def test_bits_that_were_not_agreed_on_are_refused(bits: int) -> None:
+    """A neighbour that fills up its last byte with ones would be counted as farther than any can be."""
+    kernel = SketchKernel(1.0, 3, bits=bits, seed=0)
+    own, theirs = (kernel.show(np.random.default_rng(seed).normal(size=(4, 3))) for seed in (0, 1))
+    kernel.pairs(own, theirs)
+    theirs[Kind.SKETCH][2, -1] |= 1  # type: ignore[operator]  # the last bit of a byte: one of 16, none of 10
+    if bits == 16:
+        kernel.pairs(own, theirs)
+        return
+    with pytest.raises(MessageError, match="beyond the 10 that were agreed on"):
+        kernel.pairs(own, theirs)

@@ -8,13 +8,21 @@
  * 5e-9 at most (float32), to degree 13 by 4e-18 (float64): less than the last digit. ln 2 is taken off in two parts, of
  * which the first has so few digits that n times it is exact.
  */
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__)
+#if FLT_EVAL_METHOD != 0
+#error "Rounding by adding and subtracting needs arithmetic without excess digits."
+#endif
+#if !defined(__x86_64__) || !defined(__gnu_linux__) || !defined(__GLIBC__)
+#define FOR_EVERY_PROCESSOR
+#elif (defined(__clang__) && __clang_major__ >= 18) || (!defined(__clang__) && __GNUC__ >= 12)
 #define FOR_EVERY_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#elif !defined(__clang__) /* older GCCs know instruction sets, not levels of them */
+#define FOR_EVERY_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define FOR_EVERY_PROCESSOR
 #endif
@@ -74,7 +82,8 @@ INLINE double exp_double(double x)
     return p * power;
 }
 
-/* out = exp(max(exponent - shift, floor)), row by row: entries in (0, 1] where shift is the row's largest exponent. */
+/* out = exp(max(exponent - shift, floor)), row by row: entries in (0, 1] where shift is the row's largest exponent.
+ * Comparisons are the way round in which a NaN stays one. */
 FOR_EVERY_PROCESSOR
 void absorb_single(ptrdiff_t rows, ptrdiff_t width, const float *exponent, const float *shift, float floor_, float *out)
 {
@@ -84,7 +93,7 @@ void absorb_single(ptrdiff_t rows, ptrdiff_t width, const float *exponent, const
 #pragma omp simd
         for (ptrdiff_t m = 0; m < width; m++) {
             float x = from[m] - top;
-            to[m] = exp_single(x > floor_ ? x : floor_);
+            to[m] = exp_single(floor_ > x ? floor_ : x);
         }
     }
 }
@@ -101,7 +110,7 @@ void absorb_rounded(
 #pragma omp simd
         for (ptrdiff_t m = 0; m < width; m++) {
             double x = from[m] - top;
-            to[m] = exp_single((float)(x > floor_ ? x : floor_));
+            to[m] = exp_single((float)(floor_ > x ? floor_ : x));
         }
     }
 }
@@ -116,12 +125,12 @@ void absorb_double(
 #pragma omp simd
         for (ptrdiff_t m = 0; m < width; m++) {
             double x = from[m] - top;
-            to[m] = exp_double(x > floor_ ? x : floor_);
+            to[m] = exp_double(floor_ > x ? floor_ : x);
         }
     }
 }
 
-/* In place, P = exp(exponent), 3e-308 below -708; of each row sum_m P and sum_m P log P. Any exponent may come: those of
+/* In place, P = exp(exponent), 0 below -708; of each row sum_m P and sum_m P log P. Any exponent may come: those of
  * a run that diverged are above 709, infinite or not numbers, and so are then the sums. */
 FOR_EVERY_PROCESSOR
 void plan_rows(ptrdiff_t rows, ptrdiff_t width, double *exponent, double *sums, double *products)
@@ -131,9 +140,10 @@ void plan_rows(ptrdiff_t rows, ptrdiff_t width, double *exponent, double *sums, 
 #pragma omp simd reduction(+ : sum, product)
         for (ptrdiff_t m = 0; m < width; m++) {
             double x = row[m];
-            double inside = -708.0 > x ? -708.0 : x; /* as it stands, a NaN stays one */
+            double inside = -708.0 > x ? -708.0 : x;
             inside = 709.0 < inside ? 709.0 : inside;
-            double entry = exp_double(inside) + (x > 709.0 ? (double)INFINITY : 0.0);
+            double seen = x < -708.0 ? 0.0 : 1.0;
+            double entry = exp_double(inside) * seen + (x > 709.0 ? (double)INFINITY : 0.0);
             row[m] = entry;
             sum += entry;
             product += entry * inside;

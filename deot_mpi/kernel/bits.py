@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
+from deot_mpi.errors import MessageError
 from deot_mpi.kernel.base import LogPairs, ProductPairs, ShiftedPairs
 from deot_mpi.kernel.loops import look_up, take_off_noise
-from deot_mpi.sketch import BitCounts, Bits, Estimator, angles_by_count
+from deot_mpi.sketch import BitCounts, Bits, Estimator, angles_by_count, stray_bits
 
 
 class Cosines:
@@ -20,6 +21,11 @@ class Cosines:
     def __init__(
         self, a: Bits, b: Bits, bits: int, dimension: int, estimator: Estimator, orthogonal: bool, left: float = 1.0
     ) -> None:
+        if stray_bits(a, bits) or stray_bits(b, bits):
+            raise MessageError(
+                f"a neighbour sent sketches with bits beyond the {bits} that were agreed on; it runs another program "
+                "or is broken, and nothing of it was used."
+            )
         self._counts = BitCounts(a, b, estimator)
         angles = angles_by_count(bits, dimension, estimator, orthogonal, left)
         self.cosine = np.cos(angles.phi)

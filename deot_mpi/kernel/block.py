@@ -53,5 +53,5 @@ class KernelBlock:
         self._reference = potential.copy()
         exponent = self.log_kernel + (self.log_shares + potential)[None, :]
         self._shift = exponent.max(axis=1)
-        self._absorbed = np.empty_like(exponent)
-        absorb(exponent, self._shift, _FLOOR, self._absorbed)
+        absorb(exponent, self._shift, _FLOOR, exponent)
+        self._absorbed = exponent

@@ -21,16 +21,16 @@ def passes() -> dict[str, Callable[[], object]]:
     double = -20.0 * rng.random((_ROWS, _WIDTH))
     single, shift = double.astype(np.float32), np.zeros(_ROWS)
     counts, table = rng.integers(0, 1025, size=double.shape, dtype=np.uint32), rng.random(1025)
-    left, right, noise = rng.random(_ROWS), rng.random(_WIDTH), 0.5 * rng.random(double.shape)
-    exponent = np.empty_like(double)
+    left, right, noise = rng.random(_ROWS), rng.random(_WIDTH), 2.0 * rng.random(double.shape)
+    exponent, entries = np.empty_like(double), np.empty_like(single)
 
     def plan() -> None:
         exponent[:] = double  # the pass overwrites it; the copy is a small part of its time
         loops.plan_rows(exponent)
 
     return {
-        "entries, float32": lambda: loops.absorb(single, shift.astype(np.float32), -80.0, np.empty_like(single)),
-        "entries, float64": lambda: loops.absorb(double, shift, -690.0, np.empty_like(double)),
+        "entries, float32": lambda: loops.absorb(single, shift.astype(np.float32), -80.0, entries),
+        "entries, float64": lambda: loops.absorb(double, shift, -690.0, exponent),
         "plan with its sums": plan,
         "bits to cosines": lambda: loops.look_up(counts, table, left, right, exponent),
         "noise taken off": lambda: loops.take_off_noise(noise, exponent),

@@ -47,7 +47,7 @@ def _row(run: dict[str, Any]) -> list[str]:
 def _pace(run: dict[str, Any]) -> str:
     """Milliseconds a round; where a job was run several times, the median and, behind it, the fastest and slowest."""
     paces = [1e3 * seconds for seconds in run.get("every_pace", ())]
-    rest = f" ({min(paces):.0f}-{max(paces):.0f})" if len(paces) > 1 else ""
+    rest = f" ({min(paces):.3g}-{max(paces):.3g})" if len(paces) > 1 else ""
     return f"{1e3 * run['round_seconds']:.2f}{rest}"
 
 
