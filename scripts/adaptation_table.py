@@ -42,6 +42,7 @@ def main() -> int:
     parser.add_argument("--data", default=str(DATA), help="folder of these sets")
     parser.add_argument("--domains", nargs="+", metavar="NAME=FILE", help="own domains instead: .npz, .csv or .mat")
     parser.add_argument("--scaling", choices=SCALINGS, default="unit", help="of own domains' rows (default: unit)")
+    parser.add_argument("--pairs", metavar="A->B", help="only these pairs, by comma: 'U->M,P->A' (default: all)")
     parser.add_argument("--seeds", type=int, help="times the rows are scattered (default: 3, PACS 2)")
     parser.add_argument("--bits", type=int, default=10_000, help="bits of DEOT_K^'s sketches (default: 10000)")
     parser.add_argument(
@@ -62,6 +63,8 @@ def main() -> int:
             pairs = shortened(own(chosen.domains, chosen.scaling), chosen.rows)
         else:
             pairs = known_pairs(chosen.sets, Path(chosen.data), chosen.rows)
+        if chosen.pairs is not None:
+            pairs = named(pairs, chosen.pairs.split(","))
     except InputError as error:
         print(f"adaptation_table: error: {error}", file=sys.stderr)
         return 2
@@ -112,6 +115,14 @@ def known_pairs(sets: str, data: Path, rows: int | None = None) -> list[Pair]:
     if unknown:
         raise InputError(f"{', '.join(unknown)} is not a set; sets are {', '.join(loaders)}.")
     return shortened([pair for name in sets.split(",") for pair in loaders[name](data)], rows)
+
+
+def named(pairs: list[Pair], names: list[str]) -> list[Pair]:
+    known = {pair.name: pair for pair in pairs}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InputError(f"{', '.join(unknown)} is not a pair; pairs are {', '.join(known)}.")
+    return [known[name] for name in names]
 
 
 def shortened(pairs: list[Pair], rows: int | None) -> list[Pair]:

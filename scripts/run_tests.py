@@ -1,4 +1,4 @@
-"""Run the whole suite: the tests of one process, and beside them those of real ranks under mpirun, at several sizes.
+"""Run the whole suite: the tests of one process, and those of real ranks under mpirun, at several sizes, two at a time.
 
 Every run has a time limit, and the last line adds up all of them. ``--ranks 4`` runs that size alone.
 """
@@ -13,9 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-SIZES = (1, 2, 3, 4, 7, 16)
+SIZES = (4, 7, 16, 2, 3, 1)
+"""Numbers of ranks, those that take longest first."""
+AT_ONCE = 2
+"""Suites that run beside each other: ranks that wait for each other leave a core to others."""
 LEFT_TO_FOUR = {
     2: ("test_gromov.py", "test_choice.py", "test_protection.py", "test_divergence.py"),
     3: (
@@ -29,7 +34,7 @@ TESTS = Path(__file__).resolve().parent.parent / "tests"
 
 
 class Suite:
-    """One run of pytest: started, and later waited for; nothing that it started stays behind."""
+    """One run of pytest: started, and looked after to its end or its time limit; nothing it started stays behind."""
 
     def __init__(self, name: str, command: list[str], folder: Path, left_to_four: tuple[str, ...] = ()) -> None:
         self.name, self._command = name, command
@@ -40,13 +45,27 @@ class Suite:
             **os.environ, "OPENBLAS_NUM_THREADS": "1", "DEOT_TEST_COUNTS": str(self._counts),
             "DEOT_LEFT_TO_FOUR": ",".join(left_to_four),
         }  # fmt: skip
+        self._started = time.monotonic()
         self._process = subprocess.Popen(
             command, env=environment, start_new_session=True, stdout=self._output, stderr=subprocess.STDOUT
         )
 
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, or must."""
+        return self._process.poll() is not None or self._seconds > LIMIT_SECONDS
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
+
     def finish(self) -> dict[str, int]:
-        """Wait for its end or its time limit, show what it printed, and say how many tests passed, failed, skipped."""
-        code = self._wait()
+        """End it if it has not ended, show what it printed, and say how many tests passed, failed, were skipped."""
+        code = self._process.poll()
+        if code is None:
+            print(f"run_tests: over {LIMIT_SECONDS} s, ended: {' '.join(self._command)}", file=sys.stderr)
+            self.end()
+            code = 124
         self._output.seek(0)
         print(f"\n== {self.name}", flush=True)
         sys.stdout.buffer.write(self._output.read())
@@ -56,15 +75,6 @@ class Suite:
             counts["failed"] = 1
             print(f"run_tests: {self.name} ended with exit code {code}", file=sys.stderr)
         return counts
-
-    def _wait(self) -> int:
-        try:
-            return self._process.wait(timeout=LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            print(f"run_tests: over {LIMIT_SECONDS} s, ended: {' '.join(self._command)}", file=sys.stderr)
-            return 124
-        finally:
-            self.end()
 
     def end(self) -> None:
         if self._process.poll() is None:
@@ -82,30 +92,40 @@ def main() -> int:
     parser.add_argument("pytest_arguments", nargs="*", help="passed on to pytest, after --")
     chosen = parser.parse_args()
     pytest = [sys.executable, "-m", "pytest", "-q", "--color=no", *chosen.pytest_arguments]
-    totals, started = {"passed": 0, "failed": 0, "skipped": 0}, time.monotonic()
+    sizes, started = SIZES if chosen.ranks is None else (chosen.ranks,), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
-        folder, alongside = Path(name), []
+        waiting = [partial(_of_ranks, size, pytest, Path(name), chosen.ranks is None) for size in sizes]
         if chosen.ranks is None:
-            apart = [f"--ignore={TESTS / name}" for name in ("mpi", "hosts")]  # make test-hosts has the latter
-            alongside.append(Suite("one process", [*pytest, str(TESTS), *apart], folder))
-        try:
-            for size in SIZES if chosen.ranks is None else (chosen.ranks,):
-                left = LEFT_TO_FOUR.get(size, ()) if chosen.ranks is None else ()
-                command = ["mpirun", "-n", str(size), *pytest, "--capture=sys", "--with-mpi", str(TESTS / "mpi")]
-                _add(totals, Suite(f"{size} rank(s)", command, folder, left).finish())
-            for suite in alongside:
-                _add(totals, suite.finish())
-        finally:
-            for suite in alongside:
-                suite.end()
+            apart = [f"--ignore={TESTS / folder}" for folder in ("mpi", "hosts")]  # make test-hosts has the latter
+            waiting.insert(0, partial(Suite, "one process", [*pytest, str(TESTS), *apart], Path(name)))
+        totals = _run(waiting)
     print(f"\nall runs, {time.monotonic() - started:.0f} s")
     print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
     return 1 if totals["failed"] or not totals["passed"] else 0
 
 
-def _add(totals: dict[str, int], counts: dict[str, int]) -> None:
-    for outcome in totals:
-        totals[outcome] += counts.get(outcome, 0)
+def _of_ranks(size: int, pytest: list[str], folder: Path, together: bool) -> Suite:
+    left = LEFT_TO_FOUR.get(size, ()) if together else ()
+    command = ["mpirun", "-n", str(size), *pytest, "--capture=sys", "--with-mpi", str(TESTS / "mpi")]
+    return Suite(f"{size} rank(s)", command, folder, left)
+
+
+def _run(waiting: list[Callable[[], Suite]]) -> dict[str, int]:
+    """All suites, some at once, in this order; passed, failed and skipped tests of all of them."""
+    totals, running = {"passed": 0, "failed": 0, "skipped": 0}, list[Suite]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < AT_ONCE:
+                running.append(waiting.pop(0)())
+            time.sleep(0.1)
+            for suite in [suite for suite in running if suite.over]:
+                counts = suite.finish()
+                running.remove(suite)
+                totals = {outcome: count + counts.get(outcome, 0) for outcome, count in totals.items()}
+    finally:
+        for suite in running:
+            suite.end()
+    return totals
 
 
 if __name__ == "__main__":

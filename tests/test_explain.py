@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from launch import MPIRUN, launch
+from launch import MPIRUN, launch_several
 
 from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions, Options
 from deot_mpi.privacy.disclosure import protection_notes, warning
@@ -49,24 +49,24 @@ def test_what_gives_rows_away_is_said_beforehand() -> None:
     assert "not private" not in protection_notes(replace(chosen, recovery_error=0.5))[0]
 
 
+ANNOUNCED = [["--debias"], ["--pairwise-seeds"], ["--kernel", "raw", "--solver", "kept"], ["gromov", "--starts", "1"]]
+
+
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun in this environment (make setup brings one)")
-@pytest.mark.parametrize(
-    "arguments",
-    [["--debias"], ["--pairwise-seeds"], ["--kernel", "raw", "--solver", "kept"], ["gromov", "--starts", "1"]],
-)
-def test_the_ledger_shows_nothing_that_was_not_announced(tmp_path: Path, arguments: list[str]) -> None:
-    command = [*arguments, "--samples", "40", "--explain", "--json", str(tmp_path / "r.json"), "--bits", "64"]
-    run = launch(4, *command, folder=tmp_path)
-    assert run.code == 0, run.err
-    assert run.out.index("Before anything is sent") < run.out.index("dual_objective")
-    found = json.loads((tmp_path / "r.json").read_text())
-    announced = {kind for lesson in found["disclosure"] for kind in lesson["kind"].split(", ")}
-    sent = {row["kind"] for row in found["ledger"]["by_kind"] if row["bytes"] or row["within_bytes"]}
-    assert sent <= announced
-    if arguments == ["--debias"]:
-        assert len(found["disclosure"]) == len(lessons(EOTOptions(debias=True)))
-        assert found["sinkhorn_divergence"] == pytest.approx(
-            found["regularised_cost"] - (found["source_self_term"] + found["target_self_term"]) / 2
-        )
-        assert f"{found['sinkhorn_divergence']:.10g}" in run.out
-    assert run.err.startswith("deot_mpi: warning: not private")
+def test_the_ledger_shows_nothing_that_was_not_announced(tmp_path: Path) -> None:
+    common = ["--samples", "40", "--explain", "--bits", "64", "--json"]
+    runs = launch_several(4, [[*words, *common, f"{k}.json"] for k, words in enumerate(ANNOUNCED)], tmp_path)
+    for k, run in enumerate(runs):
+        assert run.code == 0, run.err
+        assert run.out.index("Before anything is sent") < run.out.index("dual_objective")
+        assert run.err.startswith("deot_mpi: warning: not private")
+        found = json.loads((tmp_path / f"{k}.json").read_text())
+        announced = {kind for lesson in found["disclosure"] for kind in lesson["kind"].split(", ")}
+        sent = {row["kind"] for row in found["ledger"]["by_kind"] if row["bytes"] or row["within_bytes"]}
+        assert sent <= announced, ANNOUNCED[k]
+    found = json.loads((tmp_path / "0.json").read_text())
+    assert len(found["disclosure"]) == len(lessons(EOTOptions(debias=True)))
+    assert found["sinkhorn_divergence"] == pytest.approx(
+        found["regularised_cost"] - (found["source_self_term"] + found["target_self_term"]) / 2
+    )
+    assert f"{found['sinkhorn_divergence']:.10g}" in runs[0].out

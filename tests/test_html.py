@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import CHROMIUM, Browser
-from launch import launch
+from launch import launch, launch_several
 
 from deot_mpi.command.arguments import repeating
 from deot_mpi.report.html import report_page
@@ -23,7 +23,6 @@ RANKS = 4
 EVIL = "<script>alert(1)&"
 """A name that is harmless only where it is escaped."""
 LINE = "mpirun -n 4 python -m deot_mpi.run"
-SMALL = ("--progress", "none", "--report", "run.html", "--json", "run.json")
 COMMANDS = {
     "eot": ("--samples", "60", "--protocol", "star", "--reference", "--flip", "0.1"),
     "gromov": ("gromov", "--samples", "40", "--starts", "2", "--kernel", "raw"),
@@ -78,18 +77,17 @@ class Tags(HTMLParser):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str, Any], Path]]:
     """Each problem run once, by 4 ranks: its JSON, and its page."""
-    made = {}
-    for name, arguments in COMMANDS.items():
-        folder = tmp_path_factory.mktemp(name)
-        if name == "adapt":
-            chance = np.random.default_rng(3)
-            for agent in range(2):
-                y = np.arange(30) % 3
-                np.savez(folder / f"{EVIL}-{agent}.npz", X=5 * np.eye(3)[y] + chance.normal(size=(30, 3)), y=y)
-        ended = launch(RANKS, *arguments, *SMALL, folder=folder)
+    folder, chance = tmp_path_factory.mktemp("pages"), np.random.default_rng(3)
+    for agent in range(2):
+        y = np.arange(30) % 3
+        np.savez(folder / f"{EVIL}-{agent}.npz", X=5 * np.eye(3)[y] + chance.normal(size=(30, 3)), y=y)
+    commands = [
+        (*arguments, "--progress", "none", "--report", f"{name}.html", "--json", f"{name}.json")
+        for name, arguments in COMMANDS.items()
+    ]
+    for ended in launch_several(RANKS, commands, folder):
         assert ended.code == 0, ended.err
-        made[name] = json.loads((folder / "run.json").read_text()), folder / "run.html"
-    return made
+    return {name: (json.loads((folder / f"{name}.json").read_text()), folder / f"{name}.html") for name in COMMANDS}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

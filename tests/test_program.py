@@ -100,10 +100,12 @@ def test_config_file_and_protocol_file(tmp_path: Path) -> None:
 def test_a_small_eps_is_reached_in_little_memory_and_gone_on_from(tmp_path: Path) -> None:
     """eps = 0.001 of the mean cost: converges without a warning; then on from its potentials, at another eps."""
     common = ("--samples", "400", "--kernel", "raw", "--progress", "none", "--rounds", "5000", "--dim", "20")
-    first = launch(
-        4, *common, "--eps-scale", "0.001", "--memory", "50kB", "--threads", "2", "--save", "first", "--json", "1.json",
-        folder=tmp_path,
-    )  # fmt: skip
+    little = ("--memory", "50kB", "--threads", "2", "--save", "first", "--json", "1.json")
+    again = (*common, "--eps-scale", "0.0011")
+    first, *later = launch_several(4, [
+        (*common, "--eps-scale", "0.001", *little), (*again, "--start", "first", "--json", "warm.json"),
+        (*again, "--json", "cold.json"),
+    ], tmp_path)  # fmt: skip
     assert first.code == 0, first.err
     assert first.err == "deot_mpi: warning: not private: the raw kernel sends rows as they are.\n"
     result = json.loads((tmp_path / "1.json").read_text())
@@ -111,12 +113,9 @@ def test_a_small_eps_is_reached_in_little_memory_and_gone_on_from(tmp_path: Path
     assert result["marginal_error"] <= 1e-6
     assert max(point["temperature"] for point in result["trace"]) > 1
     assert result["settings"]["memory"] == 50_000
-    rounds = {}
-    for name, more in (("warm", ("--start", "first")), ("cold", ())):
-        run = launch(4, *common, *more, "--eps-scale", "0.0011", "--json", f"{name}.json", folder=tmp_path)
-        assert run.code == 0, run.err
-        rounds[name] = json.loads((tmp_path / f"{name}.json").read_text())["rounds"]
-    assert rounds["warm"] < rounds["cold"]
+    assert [run.code for run in later] == [0, 0]
+    warm, cold = (json.loads((tmp_path / f"{name}.json").read_text())["rounds"] for name in ("warm", "cold"))
+    assert warm < cold
 
 
 BAD_COMMANDS = [
@@ -316,20 +315,21 @@ def test_adapt_from_own_files(tmp_path: Path) -> None:
         table = np.column_stack([rows[:, 0], truth, rows[:, 1]])
         np.savetxt(tmp_path / f"lab-{agent}.csv", table, delimiter=",", header="a,y,b", comments="")
     files = ("--source", "site-{agent}.npz", "--target", "lab-{agent}.csv")
-    for method in ("1nn", "labels", "class-regularised"):
-        run = launch(4, "adapt", *files, "--method", method, "--json", "r.json", "--save", "out", folder=tmp_path)
+    methods = ("1nn", "labels", "class-regularised")
+    good = [("adapt", *files, "--method", method, "--json", f"{method}.json", "--save", method) for method in methods]
+    no_files = ("adapt", "--source", "lab-{agent}.csv", "--target", "lab-{agent}.npy")
+    *runs, bad, none = launch_several(4, [*good, no_files, ("adapt",)], tmp_path)
+    for method, run in zip(methods, runs, strict=True):
         assert run.code == 0, run.err
-        result = json.loads((tmp_path / "r.json").read_text())
+        result = json.loads((tmp_path / f"{method}.json").read_text())
         assert result["accuracy"] == 1.0  # six apart, half a unit moved, a spread of 0.3
         assert result["accuracies"] == [1.0, 1.0]
         assert result["method"] == method
         assert result["settings"]["problem"] == "adapt"
-        with np.load(tmp_path / "out" / "target-0001.npz") as file:
+        with np.load(tmp_path / method / "target-0001.npz") as file:
             assert file["predictions"].shape == (15,)
         assert "Domain adaptation" in run.out
-    bad = launch(4, "adapt", "--source", "lab-{agent}.csv", "--target", "lab-{agent}.npy", folder=tmp_path)
     assert bad.code == 2
     assert "no such file" in bad.err
-    none = launch(2, "adapt", folder=tmp_path)
     assert none.code == 2
     assert "adapt needs labelled rows" in none.err

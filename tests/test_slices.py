@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launch import launch
+from launch import launch_several
 
 from deot_mpi.command.arguments import parse
 from deot_mpi.data import slices
@@ -147,11 +147,12 @@ def test_slices_of_one_file_give_the_bits_of_a_file_each(tmp_path: Path) -> None
         np.save(tmp_path / f"{role.value}.npy", made.share(role, 0, 1).rows)
     options = ("--eps", "2", "--bits", "64", "--progress", "none")
     files = ("--source", "source.npy", "--target", "target.npy", "--slice", "--placement", "edges")
-    found = []
-    for words in (("--samples", "90", "--dim", "3"), files):
-        ended = launch(4, *words, *options, "--json", "found.json", folder=tmp_path)
+    ways = {"made": ("--samples", "90", "--dim", "3"), "sliced": files}
+    for ended in launch_several(
+        4, [(*way, *options, "--json", f"{name}.json") for name, way in ways.items()], tmp_path
+    ):
         assert ended.code == 0, ended.err
-        found.append(json.loads((tmp_path / "found.json").read_text()))
+    found = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ways]
     for name in ("dual_objective", "transport_cost", "rounds"):
         assert found[0][name] == found[1][name]
     assert [agent["samples"] for agent in found[1]["agents"]] == [45] * 4

@@ -57,7 +57,8 @@ _CAPTIONS = {
     "fig6": "As Fig. 3; divided by POT's value (projected gradient), from the best of four starts. The problem "
     "is not convex: "
     "a start may end at another optimum. This program's curve is that of the best of its four starts; it asks all "
-    "neighbours in every round, so it is the same in the three panels.",
+    "neighbours in every round, so it is the same in the three panels. Spikes: values are also taken just after P "
+    "has moved, before the potentials have followed.",
     "table2": "Accuracy on the target domain, 4 + 4 agents as in the paper, eps chosen without target labels. "
     "Black lines: "
     "the paper's figures. PACS stands in for Office-Home, whose features could not be had.",

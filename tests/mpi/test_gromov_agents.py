@@ -99,7 +99,7 @@ CASES = [
 ]
 
 
-@pytest.mark.mpi(min_size=4, max_size=7)
+@pytest.mark.mpi(min_size=7, max_size=7)
 @pytest.mark.parametrize("options", CASES)
 def test_bitwise_equal_for_every_run_and_placement(comm: MPI.Intracomm, options: dict[str, Any]) -> None:
     sources = comm.size // 2

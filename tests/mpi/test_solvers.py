@@ -70,7 +70,7 @@ def test_mrbcd_with_the_papers_pairs(comm: MPI.Intracomm, pairs: int) -> None:
     assert abs(result.dual_objective / expected - 1) < 1e-2
 
 
-@pytest.mark.mpi(min_size=2, max_size=7)
+@pytest.mark.mpi(min_size=2, max_size=4)
 @pytest.mark.parametrize("solver", ["sinkhorn", "kept", "mrbcd"])
 def test_solvers_agree_with_each_other_and_say_why_they_stop(comm: MPI.Intracomm, solver: str) -> None:
     rows, role, eps, expected = mixture(comm, "iid", samples=64)
