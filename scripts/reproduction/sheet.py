@@ -147,7 +147,8 @@ def _claims(judged: Sequence[Judged], size: Size, seconds: float) -> Section:
             took,
             "The rules were written after trial runs with one seed (that of the last step after its bytes were seen) "
             "and not changed since, but that in Fig. 6 this program's default is judged by one run that asks all "
-            "neighbours (changed after the quick version, before the full one). For this program's default, a claim about a weakness that does not hold is good "
+            "neighbours (changed after the quick version, before the full one). For this "
+            "program's default, a claim about a weakness that does not hold is good "
             "news.",
             quiet=True,
         ),
