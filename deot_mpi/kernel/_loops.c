@@ -130,6 +130,342 @@ void absorb_double(
     }
 }
 
+/* Eight numbers at a time, in whatever registers the processor has for them. */
+typedef float eight __attribute__((vector_size(32), aligned(4)));
+typedef uint32_t eight_words __attribute__((vector_size(32), aligned(4)));
+typedef int32_t eight_steps __attribute__((vector_size(32)));
+
+/* Entries in two halves. `upper` has them rounded to 8 binary digits, that is, the upper 16 bits of a float32; `lower`
+ * has what that is off by, in units of the last bit; both together are all of it. Columns go in blocks of 16, the last
+ * one filled up with zeros, and word k of a block's eight has column k below and column k + 8 above: no instruction
+ * moves a number to another place. */
+enum { BLOCK = 16, WORDS = 8 };
+
+INLINE eight upper_below(eight_words upper) { return (eight)(upper << 16); }
+INLINE eight upper_above(eight_words upper) { return (eight)(upper & 0xffff0000u); }
+INLINE eight both_below(eight_words upper, eight_words lower)
+{
+    return (eight)((upper << 16) + (eight_words)((eight_steps)(lower << 16) >> 16));
+}
+INLINE eight both_above(eight_words upper, eight_words lower)
+{
+    return (eight)((upper & 0xffff0000u) + (eight_words)((eight_steps)lower >> 16));
+}
+
+/* One block of a row of entries, `numbers`. */
+INLINE void put_block(const float *numbers, eight_words *upper, eight_words *lower)
+{
+    eight_words below, above;
+    memcpy(&below, numbers, sizeof below);
+    memcpy(&above, numbers + 8, sizeof above);
+    eight_words top_below = (below + 0x8000u) >> 16, top_above = (above + 0x8000u) & 0xffff0000u;
+    *upper = top_below | top_above;
+    *lower = ((below - (top_below << 16)) & 0xffffu) | ((above - top_above) << 16);
+}
+
+/* Sums in float32 are carried on in float64, and entries are made, so many blocks at a time. */
+enum { BLOCKS_TOGETHER = 32, TOGETHER = BLOCK * BLOCKS_TOGETHER };
+
+/* As absorb, in two halves: rows of `blocks` blocks. */
+#define ABSORB_SPLIT(name, number)                                                                                     \
+    FOR_EVERY_PROCESSOR                                                                                                \
+    void name(                                                                                                         \
+        ptrdiff_t rows, ptrdiff_t width, const number *exponent, const number *shift, number floor_, uint32_t *upper,  \
+        uint32_t *lower)                                                                                               \
+    {                                                                                                                  \
+        ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK;                                                                \
+        for (ptrdiff_t n = 0; n < rows; n++) {                                                                         \
+            const number *from = exponent + n * width, top = shift[n];                                                 \
+            eight_words *to = (eight_words *)(upper + n * blocks * WORDS);                                             \
+            eight_words *below = (eight_words *)(lower + n * blocks * WORDS);                                          \
+            for (ptrdiff_t start = 0; start < width; start += TOGETHER) {                                              \
+                ptrdiff_t many = width - start < TOGETHER ? width - start : TOGETHER;                                  \
+                float entries[TOGETHER];                                                                               \
+                _Pragma("omp simd") for (ptrdiff_t m = 0; m < many; m++)                                               \
+                {                                                                                                      \
+                    number x = from[start + m] - top;                                                                  \
+                    entries[m] = exp_single((float)(floor_ > x ? floor_ : x));                                         \
+                }                                                                                                      \
+                for (; many % BLOCK; many++)                                                                           \
+                    entries[many] = 0.0f;                                                                              \
+                for (ptrdiff_t k = 0; k < many / BLOCK; k++, to++, below++)                                            \
+                    put_block(entries + k * BLOCK, to, below);                                                         \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+ABSORB_SPLIT(absorb_split_single, float)
+ABSORB_SPLIT(absorb_split_rounded, double)
+
+/* The other way: entries as float32, `width` of them in a row. */
+FOR_EVERY_PROCESSOR
+void join(ptrdiff_t rows, ptrdiff_t width, const uint32_t *upper, const uint32_t *lower, float *numbers)
+{
+    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK;
+    for (ptrdiff_t n = 0; n < rows; n++)
+        for (ptrdiff_t k = 0; k < blocks; k++) {
+            eight_words u = ((const eight_words *)upper)[n * blocks + k], l = ((const eight_words *)lower)[n * blocks + k];
+            eight pair[2] = {both_below(u, l), both_above(u, l)};
+            ptrdiff_t many = width - k * BLOCK < BLOCK ? width - k * BLOCK : BLOCK;
+            memcpy(numbers + n * width + k * BLOCK, pair, (size_t)many * sizeof *numbers);
+        }
+}
+
+INLINE double added(eight x)
+{
+    return (double)((x[0] + x[4]) + (x[1] + x[5])) + (double)((x[2] + x[6]) + (x[3] + x[7]));
+}
+
+/* sums_n = sum_m upper_nm scaled_m over some blocks of some rows, at most four, `row` words apart. */
+INLINE void some_upper_sums(
+    ptrdiff_t rows, ptrdiff_t row, const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sums)
+{
+    double found[4] = {0.0};
+    for (ptrdiff_t start = 0; start < blocks; start += BLOCKS_TOGETHER) {
+        ptrdiff_t stop = start + BLOCKS_TOGETHER < blocks ? start + BLOCKS_TOGETHER : blocks;
+        eight below[4] = {{0.0f}}, above[4] = {{0.0f}};
+        for (ptrdiff_t k = start; k < stop; k++) {
+            eight x = *(const eight *)(scaled + k * BLOCK), y = *(const eight *)(scaled + k * BLOCK + 8);
+#pragma GCC unroll 4
+            for (ptrdiff_t n = 0; n < rows; n++) {
+                eight_words words = *(const eight_words *)(upper + n * row + k * WORDS);
+                below[n] += upper_below(words) * x;
+                above[n] += upper_above(words) * y;
+            }
+        }
+#pragma GCC unroll 4
+        for (ptrdiff_t n = 0; n < rows; n++)
+            found[n] += added(below[n] + above[n]);
+    }
+    for (ptrdiff_t n = 0; n < rows; n++)
+        sums[n] = found[n];
+}
+
+/* Never inlined: whoever asks for the same rows and columns gets the same bits. */
+FOR_EVERY_PROCESSOR __attribute__((noinline))
+void four_upper_sums(ptrdiff_t row, const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sums)
+{
+    some_upper_sums(4, row, upper, blocks, scaled, sums);
+}
+
+FOR_EVERY_PROCESSOR __attribute__((noinline))
+void one_upper_sum(const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sum)
+{
+    some_upper_sums(1, 0, upper, blocks, scaled, sum);
+}
+
+/* Of every row, the sum over some of its blocks: `upper` is the first one's first of these, `row` words before the
+ * next one's. */
+void upper_sums(
+    ptrdiff_t rows, ptrdiff_t row, const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sums)
+{
+    ptrdiff_t n = 0;
+    for (; n + 4 <= rows; n += 4)
+        four_upper_sums(row, upper + n * row, blocks, scaled, sums + n);
+    for (; n < rows; n++)
+        one_upper_sum(upper + n * row, blocks, scaled, sums + n);
+}
+
+/* column_m += sum_n weight_n upper_nm over some rows, at most four. */
+INLINE void add_weighed(
+    ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const float *weight, float *restrict column)
+{
+    for (ptrdiff_t k = 0; k < blocks; k++) {
+        eight x = *(const eight *)(column + k * BLOCK), y = *(const eight *)(column + k * BLOCK + 8);
+#pragma GCC unroll 4
+        for (ptrdiff_t n = 0; n < rows; n++) {
+            eight_words words = *(const eight_words *)(upper + (n * blocks + k) * WORDS);
+            x += weight[n] * upper_below(words);
+            y += weight[n] * upper_above(words);
+        }
+        *(eight *)(column + k * BLOCK) = x;
+        *(eight *)(column + k * BLOCK + 8) = y;
+    }
+}
+
+INLINE void carry(ptrdiff_t width, const float *column, double *total)
+{
+    for (ptrdiff_t m = 0; m < width; m++)
+        total[m] += column[m];
+}
+
+/* A sweep over the upper halves of rows, `step` of which at a time are added up in float32. Columns come in parts, one for each neighbour: of part p, blocks first[p] to
+ * last[p] - 1, which it may share with the parts beside it, and `scaled` with zeros for the columns of these, from
+ * at[p] on. `sums` has `stride` numbers for each part; those of parts that were heard are there already. Then
+ * scale_n = lift_n times the sum over parts, and total_m += sum_n (shares_n / scale_n) upper_nm. */
+FOR_EVERY_PROCESSOR
+void sweep_upper(
+    ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, ptrdiff_t parts, const int64_t *first, const int64_t *last,
+    const int64_t *at, const float *scaled, const uint8_t *heard, double *sums, ptrdiff_t stride, const double *lift,
+    const double *shares, double *scale, float *column, double *total)
+{
+    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, row = blocks * WORDS;
+    for (ptrdiff_t n = 0, stop = 0; n < rows;) {
+        if (n == stop) {
+            stop = n + step < rows ? n + step : rows;
+            memset(column, 0, (size_t)(blocks * BLOCK) * sizeof *column);
+        }
+        ptrdiff_t together = n + 4 <= stop ? 4 : 1;
+        const uint32_t *here = upper + n * row;
+        for (ptrdiff_t p = 0; p < parts; p++) {
+            if (heard[p])
+                continue;
+            if (together == 4)
+                four_upper_sums(
+                    row, here + first[p] * WORDS, last[p] - first[p], scaled + at[p], sums + p * stride + n);
+            else
+                one_upper_sum(here + first[p] * WORDS, last[p] - first[p], scaled + at[p], sums + p * stride + n);
+        }
+        float weight[4];
+        for (ptrdiff_t k = 0; k < together; k++) {
+            double sum = 0.0;
+            for (ptrdiff_t p = 0; p < parts; p++) /* in their order, not that of their arrival */
+                sum += sums[p * stride + n + k];
+            scale[n + k] = lift[n + k] * sum;
+            weight[k] = (float)(shares[n + k] / scale[n + k]);
+        }
+        if (together == 4)
+            add_weighed(4, blocks, here, weight, column);
+        else
+            add_weighed(1, blocks, here, weight, column);
+        n += together;
+        if (n == stop)
+            carry(width, column, total);
+    }
+}
+
+/* The same of both halves, and beside it of the upper ones alone. */
+INLINE void add_both_weighed(
+    ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const uint32_t *lower, const float *weight,
+    float *restrict column, float *restrict column_upper)
+{
+    for (ptrdiff_t k = 0; k < blocks; k++) {
+        eight *to = (eight *)(column + k * BLOCK), *to_upper = (eight *)(column_upper + k * BLOCK);
+        eight x = to[0], y = to[1], x_upper = to_upper[0], y_upper = to_upper[1];
+#pragma GCC unroll 4
+        for (ptrdiff_t n = 0; n < rows; n++) {
+            eight_words u = *(const eight_words *)(upper + (n * blocks + k) * WORDS);
+            eight_words l = *(const eight_words *)(lower + (n * blocks + k) * WORDS);
+            x += weight[n] * both_below(u, l);
+            y += weight[n] * both_above(u, l);
+            x_upper += weight[n] * upper_below(u);
+            y_upper += weight[n] * upper_above(u);
+        }
+        to[0] = x, to[1] = y, to_upper[0] = x_upper, to_upper[1] = y_upper;
+    }
+}
+
+/* sum_m S_nm scaled_m of one row, and the same sum over the upper halves. */
+INLINE void both_sums(
+    ptrdiff_t blocks, const uint32_t *upper, const uint32_t *lower, const float *scaled, double *sum,
+    double *sum_upper)
+{
+    const eight_words *u = (const eight_words *)upper, *l = (const eight_words *)lower;
+    *sum = *sum_upper = 0.0;
+    for (ptrdiff_t start = 0; start < blocks; start += BLOCKS_TOGETHER) {
+        ptrdiff_t stop = start + BLOCKS_TOGETHER < blocks ? start + BLOCKS_TOGETHER : blocks;
+        eight below = {0.0f}, above = {0.0f}, below_upper = {0.0f}, above_upper = {0.0f};
+        for (ptrdiff_t k = start; k < stop; k++) {
+            eight x = *(const eight *)(scaled + k * BLOCK), y = *(const eight *)(scaled + k * BLOCK + 8);
+            below += both_below(u[k], l[k]) * x;
+            above += both_above(u[k], l[k]) * y;
+            below_upper += upper_below(u[k]) * x;
+            above_upper += upper_above(u[k]) * y;
+        }
+        *sum += added(below + above);
+        *sum_upper += added(below_upper + above_upper);
+    }
+}
+
+/* A sweep over both halves: scale_n = sum_m S_nm scaled_m, lift_n what that is of the same sum over the upper halves;
+ * total_m += sum_n (shares_n / scale_n) S_nm, and total_upper the same of the upper halves. Without `total`, rows only.
+ */
+FOR_EVERY_PROCESSOR
+void sweep_both(
+    ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, const uint32_t *lower,
+    const float *scaled, double *lift, const double *shares, double *scale, float *column, float *column_upper,
+    double *total, double *total_upper)
+{
+    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, row = blocks * WORDS;
+    for (ptrdiff_t n = 0, stop = 0; n < rows;) {
+        if (n == stop) {
+            stop = n + step < rows ? n + step : rows;
+            memset(column, 0, (size_t)(blocks * BLOCK) * sizeof *column);
+            memset(column_upper, 0, (size_t)(blocks * BLOCK) * sizeof *column_upper);
+        }
+        ptrdiff_t together = n + 4 <= stop ? 4 : 1;
+        float weight[4];
+        for (ptrdiff_t k = n; k < n + together; k++) {
+            double sum_upper;
+            both_sums(blocks, upper + k * row, lower + k * row, scaled, &scale[k], &sum_upper);
+            lift[k] = scale[k] / sum_upper;
+            weight[k - n] = (float)(shares[k] / scale[k]);
+        }
+        if (total && together == 4)
+            add_both_weighed(4, blocks, upper + n * row, lower + n * row, weight, column, column_upper);
+        else if (total)
+            add_both_weighed(1, blocks, upper + n * row, lower + n * row, weight, column, column_upper);
+        n += together;
+        if (total && n == stop) {
+            carry(width, column, total);
+            carry(width, column_upper, total_upper);
+        }
+    }
+}
+
+/* out = left times right, where right has few columns and is packed: for every 16 of its rows, the first number of
+ * each, the second of each, and so on, with zeros after the last row. Six rows of left at a time stay in registers. */
+enum { LANES = BLOCK, ROWS_AT_ONCE = 6, PANELS_AT_ONCE = 16 };
+
+INLINE void panel_product(
+    ptrdiff_t rows, ptrdiff_t inner, const float *left, const float *panel, ptrdiff_t width, ptrdiff_t lanes,
+    float *out)
+{
+    eight low[ROWS_AT_ONCE] = {{0}}, high[ROWS_AT_ONCE] = {{0}};
+    for (ptrdiff_t k = 0; k < inner; k++) {
+        eight y = *(const eight *)(panel + LANES * k), z = *(const eight *)(panel + LANES * k + 8);
+#pragma GCC unroll 6
+        for (ptrdiff_t n = 0; n < rows; n++) {
+            low[n] += left[n * inner + k] * y;
+            high[n] += left[n * inner + k] * z;
+        }
+    }
+#pragma GCC unroll 6
+    for (ptrdiff_t n = 0; n < rows; n++) {
+        float *to = out + n * width;
+        if (lanes == LANES) {
+            *(eight *)to = low[n];
+            *(eight *)(to + 8) = high[n];
+        } else {
+            float line[LANES];
+            memcpy(line, &low[n], sizeof low[n]);
+            memcpy(line + 8, &high[n], sizeof high[n]);
+            memcpy(to, line, (size_t)lanes * sizeof *to);
+        }
+    }
+}
+
+FOR_EVERY_PROCESSOR
+void product(ptrdiff_t rows, ptrdiff_t width, ptrdiff_t inner, const float *left, const float *packed, float *out)
+{
+    ptrdiff_t panels = (width + LANES - 1) / LANES;
+    for (ptrdiff_t start = 0; start < panels; start += PANELS_AT_ONCE) { /* as many as stay in the nearest cache */
+        ptrdiff_t stop = start + PANELS_AT_ONCE < panels ? start + PANELS_AT_ONCE : panels;
+        for (ptrdiff_t n = 0; n < rows;) {
+            ptrdiff_t together = n + ROWS_AT_ONCE <= rows ? ROWS_AT_ONCE : 1;
+            for (ptrdiff_t c = start; c < stop; c++) {
+                ptrdiff_t lanes = width - c * LANES < LANES ? width - c * LANES : LANES;
+                const float *own = left + n * inner, *panel = packed + c * LANES * inner;
+                float *to = out + n * width + c * LANES;
+                if (together == ROWS_AT_ONCE)
+                    panel_product(ROWS_AT_ONCE, inner, own, panel, width, lanes, to);
+                else
+                    panel_product(1, inner, own, panel, width, lanes, to);
+            }
+            n += together;
+        }
+    }
+}
+
 /* In place, P = exp(exponent), 0 below -708; of each row sum_m P and sum_m P log P. Any exponent may come: those of
  * a run that diverged are above 709, infinite or not numbers, and so are then the sums. */
 FOR_EVERY_PROCESSOR

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
+from deot_mpi.kernel import loops
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
 
@@ -117,8 +118,11 @@ class ProductPairs:
         # Cauchy-Schwarz: no product is larger. Rows' terms do not count: float32 leaves them out.
         product = float(np.sqrt((left**2).sum(axis=1).max() * (right**2).sum(axis=1).max()))
         self._largest = max(product, float(np.ptp(column)))
+        self._packed: NDArray[np.float32] | None = None
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
+        if self._packed is not None:
+            return loops.product(self._left[start:stop], self._packed, self.shape[1])
         return self._left[start:stop] @ self._right.T
 
     def shifted(
@@ -136,6 +140,7 @@ class ProductPairs:
             moved.offset = moved._left[:, -2] + middle
             moved._left[:, -2], moved._right[:, -1] = 0.0, moved._right[:, -1] - middle
             moved._left, moved._right = moved._left.astype(np.float32), moved._right.astype(np.float32)
+            moved._packed = None if loops.compiled is None else loops.packed(moved._right)
         return moved
 
 

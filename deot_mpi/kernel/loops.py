@@ -67,6 +67,50 @@ def absorb(exponent: Rows, shift: Rows, floor: float, out: Rows) -> None:
     getattr(compiled, name)(*_size(exponent, out), _at(exponent), _at(shift), number(floor), _at(out))
 
 
+def absorb_halves(
+    exponent: Rows, shift: Rows, floor: float, upper: NDArray[np.uint32], lower: NDArray[np.uint32]
+) -> None:
+    """As ``absorb`` into float32, in the two halves that ``halves`` describes. Compiled only."""
+    name, number = {np.dtype(np.float32): ("absorb_split_single", ctypes.c_float),
+                    np.dtype(np.float64): ("absorb_split_rounded", ctypes.c_double)}[exponent.dtype]  # fmt: skip
+    rows, width = exponent.shape
+    if upper.shape != lower.shape or upper.shape != (rows, -(-width // 16) * 8):
+        raise ValueError(f"halves of {upper.shape} and {lower.shape} words do not hold {exponent.shape} entries")
+    call(name, rows, width, exponent, _line(shift, rows, exponent.dtype), number(floor), upper, lower)
+
+
+def joined_halves(upper: NDArray[np.uint32], lower: NDArray[np.uint32], width: int) -> NDArray[np.float32]:
+    """The entries that ``absorb_halves`` has put there. Compiled only."""
+    numbers = np.empty((len(upper), width), dtype=np.float32)
+    call("join", *numbers.shape, upper, lower, numbers)
+    return numbers
+
+
+def upper_sums(upper: NDArray[np.uint32], words: slice, scaled: NDArray[np.float32]) -> Floats:
+    """sum_m H_nm w_m of every row, over the columns in some of its words. Compiled only."""
+    sums = np.empty(len(upper))
+    call("upper_sums", *upper.shape, upper[:, words], (words.stop - words.start) // 8, scaled, sums)
+    return sums
+
+
+def packed(right: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The right side of a ``product``: 16 rows side by side, number by number, with zeros after the last."""
+    rows, inner = right.shape
+    whole = np.zeros((-(-rows // 16) * 16, inner), dtype=np.float32)
+    whole[:rows] = right
+    return np.ascontiguousarray(whole.reshape(-1, 16, inner).transpose(0, 2, 1))
+
+
+def product(left: NDArray[np.float32], right: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    """left @ right.T for a right side of ``width`` rows that is ``packed``. Compiled only: faster than BLAS where rows
+    are short, and their sums are always added up in one order."""
+    if left.shape[1] != right.shape[1] or right.shape[0] * 16 < width:
+        raise ValueError(f"a product of {left.shape} with packed {right.shape} has no {width} columns")
+    out = np.empty((len(left), width), dtype=np.float32)
+    call("product", len(left), width, left.shape[1], np.ascontiguousarray(left), right, out)
+    return out
+
+
 def plan_rows(exponent: Floats) -> tuple[Floats, Floats]:
     """Makes P = exp(exponent) of ``exponent`` itself; of each row sum_m P_nm and sum_m P_nm log P_nm.
 
@@ -105,6 +149,19 @@ def take_off_noise(noise: Floats, out: Floats) -> None:
         return
     _double(noise), _double(out)
     compiled.take_off_noise(*_size(noise, out), _at(noise), _at(out))
+
+
+def call(name: str, *given: int | NDArray[Any] | ctypes._SimpleCData[Any] | None) -> None:
+    """A compiled pass, with sizes and arrays as they come. It takes arrays to be as ``_loops.c`` says, of the right
+    types and without gaps within a row: callers see to that."""
+    assert compiled is not None
+    getattr(compiled, name)(*map(_passed, given))
+
+
+def _passed(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return ctypes.c_void_p(value.ctypes.data)
+    return ctypes.c_ssize_t(value) if isinstance(value, int) else value
 
 
 def _size(*chunks: NDArray[np.generic]) -> tuple[ctypes.c_ssize_t, ctypes.c_ssize_t]:

@@ -11,30 +11,45 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
-from deot_mpi.kernel import LogPairs
-from deot_mpi.kernel.loops import absorb, plan_rows
+from deot_mpi.kernel import LogPairs, loops
+from deot_mpi.kernel.entries import Entries, Layout, Numbers, Precision, Sweep, Tallies
+from deot_mpi.kernel.halves import Halves
 
-Precision = Literal["float32", "float64"]
 Part = TypeVar("Part")
 
 _CHUNK_ENTRIES = 1 << 19
 """Entries of a chunk of rows: 2 MiB of float32, so that it is still in cache for its column sums."""
 _SPANS = 8
 """Parts of the block that may be swept side by side. Always the same parts, so that threads do not change a bit."""
-_FLOOR = {"float32": -80.0, "float64": -690.0}
-"""Entries below exp(this) of their row's largest are stored as exp(this): far below the rounding of any sum, and never
-so small that the processor falls back to slow (denormal) arithmetic."""
-_DRIFT = {"float32": 30.0, "float64": 300.0}
+_DRIFT: dict[Precision, float] = {"float32": 30.0, "float64": 300.0}
 """How far (in nats) a potential may move before the block is absorbed anew. Together with the floor: an entry that was
 lost to it is still below exp(30 - 80) of the row's sum."""
+_STALE = 30.0
+"""Both halves are read again when the potentials are this many times their last move away from where that was last
+done: what the lower one adds is then off by 3 % of what still changes, and by less where more than one term counts."""
 _LIGHTEST = 1e-12
 """Columns whose weight is a smaller part of the heaviest one's than this would sink to the floor of float32."""
+
+
+@dataclass(frozen=True)
+class Absorbed:
+    """What decides the bits of the stored block and of its next sweeps."""
+
+    precision: Precision
+    """That was asked for."""
+    temperature: float
+    reference: Floats | None
+    """g0: where the block was absorbed, if it was."""
+    lifted: Floats | None = None
+    """Where both halves were last read, if only one is read since."""
+    last: Floats | None = None
+    """Of the last sweep."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +94,25 @@ class RowBlock:
     ) -> None:
         self.columns, self._pairs, self._log_weights = dict(columns), pairs, log_weights
         self._shares, self._marginal = shares, marginal
-        self._relative_shares = shares / shares.max()
         self._memory = memory
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         rows, width = pairs.shape
-        step = max(1, _CHUNK_ENTRIES // max(width, 1))
-        chunks = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+        self._layout = Layout(self.columns, width)
+        self._places = {j: place for place, j in enumerate(self.columns)}
+        self._step = max(1, _CHUNK_ENTRIES // max(width, 1))
+        chunks = [slice(start, min(start + self._step, rows)) for start in range(0, rows, self._step)]
         self._spans = [span for span in _split(chunks, _SPANS) if span]
         self._shift = np.zeros(rows)
-        self._row_sums = {j: np.zeros(rows) for j in self.columns}
-        self._scale = np.ones(rows)
-        self._heard: set[int] = set()
+        parts = len(self.columns)
+        self._tallies = Tallies(
+            shares / shares.max(), np.zeros((parts, rows)), np.ones(rows), np.ones(rows), np.zeros(parts, np.uint8)
+        )
+        self._column_lift = np.ones(width)
         self._temperature = 1.0
         self._reference: Floats | None = None
-        self._block: NDArray[np.floating] | None = None
+        self._lifted: Floats | None = None
+        self._last: Floats | None = None
+        self._entries: Entries | None = None
         self.precision: Precision = "float64"
         self._asked: Precision | None = None
         self.use(precision)
@@ -110,7 +130,7 @@ class RowBlock:
 
     def release(self) -> None:
         """Give the stored block back; it is computed again if it is needed."""
-        self._block, self._reference = None, None
+        self._entries, self._reference = None, None
 
     def take(self, pairs: LogPairs) -> None:
         """Go over to another kernel between the same rows and columns."""
@@ -122,19 +142,17 @@ class RowBlock:
         if temperature != self._temperature:
             self._temperature, self._reference = temperature, None
 
-    def absorbed_at(self) -> tuple[Precision, float, Floats | None]:
-        """What decides the bits of the stored block: the precision asked for, the temperature, g0."""
-        return self._asked or self.precision, self._temperature, self._reference
+    def absorbed(self) -> Absorbed:
+        return Absorbed(self._asked or self.precision, self._temperature, self._reference, self._lifted, self._last)
 
-    def absorb(self, precision: Precision, temperature: float, reference: Floats | None) -> None:
+    def absorb(self, absorbed: Absorbed) -> None:
         """Store the block as it was: a run that goes on has the bits of one that was not interrupted."""
-        self.use(precision)
-        self.temper(temperature)
-        self._reference = reference
-        if reference is None:
+        self.use(absorbed.precision)
+        self.temper(absorbed.temperature)
+        self._reference, self._lifted, self._last = absorbed.reference, None, None
+        if absorbed.reference is None:
             return
-        if self.stored and self._block is None:
-            self._block = np.empty(self._pairs.shape, dtype=self.precision)
+        self._make_room()
         exponents = self._exponents()
 
         def fill(chunks: list[slice]) -> None:
@@ -142,74 +160,76 @@ class RowBlock:
                 self._absorbed(rows, exponents, anew=True)
 
         self._over_spans(fill)
+        if absorbed.lifted is not None:
+            self._swept(absorbed.lifted, columns=True)
+        self._last = absorbed.last
 
     def hear(self, neighbour: int, potential: Floats) -> None:
         """Row sums over one neighbour's columns, while other neighbours' potentials are still on the way."""
-        columns = self.columns[neighbour]
-        if self._block is None or self._reference is None or self._drifted(potential, columns):
+        columns, place = self.columns[neighbour], self._places[neighbour]
+        entries = self._entries
+        if entries is None or self._reference is None or self._drifted(potential, columns):
             return  # not possible before all are there; ``sweep`` does it then
         scaled = self._scaled(potential, columns)
 
         def sums(chunks: list[slice]) -> None:
-            assert self._block is not None
             for rows in chunks:
-                self._row_sums[neighbour][rows] = self._block[rows, columns] @ scaled
+                self._tallies.by_part[place, rows] = entries.part(rows).hear(place, scaled)
 
         self._over_spans(sums)
-        self._heard.add(neighbour)
+        self._tallies.heard[place] = 1
 
     def sweep(self, potential: Floats) -> tuple[Floats, Floats]:
         """f and log sum_n alpha_n exp(f_n + log K_nm), for potentials g of all columns. One pass over the block."""
-        parts = self._swept(potential, columns=True)
+        sums = self._swept(potential, columns=True)
         # A column so far from all rows that its sum underflows is drawn nearer until it is seen.
-        total = np.log(np.maximum(_in_order(parts), np.finfo(np.float64).tiny)) + np.log(self._shares.max())
+        total = np.log(np.maximum(sums, np.finfo(np.float64).tiny)) + np.log(self._shares.max())
         assert self._reference is not None
-        return -self._shift - np.log(self._scale), total - self._reference - self._log_weights
+        return -self._shift - np.log(self._tallies.scale), total - self._reference - self._log_weights
 
     def row_potential(self, potential: Floats) -> Floats:
-        """f alone, as ``sweep`` gives it: for kernels whose columns are the rows of all agents, who need no sums."""
+        """f alone, to the last digit or two as ``sweep`` gives it: for kernels whose columns are the rows of all
+        agents, who need no sums."""
         self._swept(potential, columns=False)
-        return np.asarray(-self._shift - np.log(self._scale))
+        return np.asarray(-self._shift - np.log(self._tallies.scale))
 
-    def _swept(self, potential: Floats, columns: bool) -> list[Floats]:
-        """Row sums over all columns, put into ``_scale``; the spans' parts of the column sums where they are asked
-        for."""
-        everything = slice(None)
-        anew = self._reference is None or self._drifted(potential, everything)
+    def _swept(self, potential: Floats, columns: bool) -> Floats:
+        """One pass: row sums over all columns are left in the tallies, column sums given back if asked for."""
+        anew = self._reference is None or self._drifted(potential, slice(None))
         if anew:
-            self._heard.clear()
-            self._reference = potential.copy()
-            if self.stored and self._block is None:
-                self._block = np.empty(self._pairs.shape, dtype=self.precision)
-        scaled = self._scaled(potential, everything)
-        exponents = None
-        if anew or self._block is None:
-            exponents = self._exponents()
-        parts = self._over_spans(lambda chunks: self._sweep_chunks(chunks, scaled, exponents, anew, columns))
-        self._heard.clear()
-        return parts
+            self._tallies.heard[:] = 0
+            self._reference, self._lifted = potential.copy(), None
+            self._make_room()
+        both = not columns or self._stale(potential)
+        exponents = self._exponents() if anew or self._entries is None else None
+        sweep = Sweep(self._laid_out(self._scaled(potential, slice(None)), both), both, columns)
+        parts = self._over_spans(lambda chunks: self._sweep_chunks(chunks, sweep, exponents, anew))
+        self._tallies.heard[:] = 0
+        total = _in_order(parts)
+        self._last = potential
+        if not self._in_halves:
+            return np.asarray(total[0])
+        if both:
+            self._lifted = potential if columns else None
+            self._column_lift = _ratio(total[0], total[1]) if columns else self._column_lift
+            return np.asarray(total[0])
+        return np.asarray(total[0] * self._column_lift)
 
-    def _sweep_chunks(
-        self,
-        chunks: list[slice],
-        scaled: NDArray[np.floating],
-        exponents: LogPairs | None,
-        anew: bool,
-        with_columns: bool,
-    ) -> Floats:
-        total = np.zeros(self._pairs.shape[1])
-        for rows in chunks:
-            block = self._absorbed(rows, exponents, anew)
-            for j, columns in self.columns.items():
-                if j not in self._heard:
-                    self._row_sums[j][rows] = block[:, columns] @ scaled[columns]
-            scale = np.zeros(rows.stop - rows.start)
-            for sums in self._row_sums.values():  # in the order of the neighbours, not of their arrival
-                scale += sums[rows]
-            self._scale[rows] = scale
-            if with_columns:
-                total += (self._relative_shares[rows] / scale).astype(block.dtype) @ block
-        return total
+    def _stale(self, potential: Floats) -> bool:
+        """Whether what the lower halves add has to be found again."""
+        if self._lifted is None or self._last is None:
+            return True
+        away, move = (np.abs(potential - since).max(initial=0.0) for since in (self._lifted, self._last))
+        return bool(away > _STALE * move)
+
+    def _sweep_chunks(self, chunks: list[slice], sweep: Sweep, exponents: LogPairs | None, anew: bool) -> Floats:
+        if exponents is None:
+            assert self._entries is not None
+            rows = slice(chunks[0].start, chunks[-1].stop)
+            return self._entries.part(rows).sweep(sweep, self._tallies, rows, self._step)
+        return _in_order(
+            [self._absorbed(rows, exponents, anew).sweep(sweep, self._tallies, rows, self._step) for rows in chunks]
+        )
 
     def _exponents(self) -> LogPairs:
         """log S but for the rows' shifts."""
@@ -217,17 +237,27 @@ class RowBlock:
         columns, single = self._reference + self._log_weights, self.precision == "float32"
         return self._pairs.shifted(0.0, columns, self._temperature, single=single)
 
-    def _absorbed(self, rows: slice, exponents: LogPairs | None, anew: bool) -> NDArray[np.floating]:
-        """S for a chunk of rows: as stored, or from its exponents (``anew``: with a new shift)."""
-        if exponents is None:
-            assert self._block is not None
-            return self._block[rows]
+    def _absorbed(self, rows: slice, exponents: LogPairs, anew: bool) -> Entries:
+        """S for a chunk of rows, from its exponents (``anew``: with a new shift); stored where there is room."""
         exponent, offset = exponents.rows(rows.start, rows.stop), exponents.offset[rows]
         if anew:
             self._shift[rows] = exponent.max(axis=1) + offset
-        out = np.empty(exponent.shape, dtype=self.precision) if self._block is None else self._block[rows]
-        absorb(exponent, (self._shift[rows] - offset).astype(exponent.dtype), _FLOOR[self.precision], out)
-        return out
+        entries = self._room(rows.stop - rows.start) if self._entries is None else self._entries.part(rows)
+        entries.put(exponent, self._shift[rows] - offset)
+        return entries
+
+    @property
+    def _in_halves(self) -> bool:
+        return self.precision == "float32" and loops.compiled is not None
+
+    def _room(self, rows: int) -> Entries:
+        if self._in_halves:
+            return Halves.room(rows, self._layout)
+        return Numbers(np.empty((rows, self._layout.width), dtype=self.precision), self._layout, self.precision)
+
+    def _make_room(self) -> None:
+        if self.stored and self._entries is None:
+            self._entries = self._room(self._pairs.shape[0])
 
     def _drifted(self, potential: Floats, columns: slice) -> bool:
         assert self._reference is not None
@@ -236,6 +266,12 @@ class RowBlock:
     def _scaled(self, potential: Floats, columns: slice) -> NDArray[np.floating]:
         assert self._reference is not None
         return np.exp(potential - self._reference[columns]).astype(self.precision)
+
+    def _laid_out(self, scaled: NDArray[np.floating], both: bool) -> NDArray[np.floating]:
+        """As a sweep takes it."""
+        if not self._in_halves:
+            return scaled
+        return self._layout.padded(scaled) if both else self._layout.windows(scaled)
 
     def exact_log_sums(self, potential: Floats) -> Floats:
         """log sum_n alpha_n exp(f_n + log K_nm) for given f, in the log domain: for columns that S does not reach."""
@@ -262,7 +298,7 @@ class RowBlock:
         if not swept:
             exponents: LogPairs | None = self._pairs.shifted(own, columns, self._temperature)
         else:
-            exponents = None if self._block is not None else self._exponents()
+            exponents = None if self._entries is not None else self._exponents()
         scaled = self._scaled(potential, slice(None)) if swept else np.empty(0)
 
         def chunk(rows: slice) -> NDArray[np.floating]:
@@ -270,7 +306,12 @@ class RowBlock:
                 assert exponents is not None
                 exponent = exponents.rows(rows.start, rows.stop)
                 return np.asarray(np.exp(exponent, out=exponent))
-            plan = self._absorbed(rows, exponents, anew=False) * scaled
+            if exponents is None:
+                assert self._entries is not None
+                entries = self._entries.part(rows)
+            else:
+                entries = self._absorbed(rows, exponents, anew=False)
+            plan = entries.numbers() * scaled
             plan *= np.exp(own[rows] + self._shift[rows]).astype(plan.dtype)[:, None]
             return np.asarray(plan)
 
@@ -294,7 +335,7 @@ class RowBlock:
             total = np.zeros(columns.size)
             for rows in chunks:
                 plan = exponents.rows(rows.start, rows.stop)
-                sums, entropies = plan_rows(plan)
+                sums, entropies = loops.plan_rows(plan)
                 log_rows[rows] = np.log(sums)
                 weights = 1.0 / sums if settle else np.ones_like(sums)
                 row_entropy[rows] = weights * entropies
@@ -323,6 +364,12 @@ def _split(chunks: list[slice], parts: int) -> list[list[slice]]:
     """Consecutive groups of chunks, as even as they can be."""
     bounds = np.linspace(0, len(chunks), parts + 1).round().astype(int)
     return [chunks[low:high] for low, high in pairwise(bounds)]
+
+
+def _ratio(whole: Floats, part: Floats) -> Floats:
+    """whole / part; 1 where both have vanished."""
+    seen = part > np.finfo(np.float32).tiny
+    return np.where(seen, whole / np.where(seen, part, 1.0), 1.0)
 
 
 def _in_order(parts: list[Floats]) -> Floats:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
-from deot_mpi.kernel.rowblock import Precision
+from deot_mpi.kernel.entries import Precision
+from deot_mpi.kernel.rowblock import Absorbed
 from deot_mpi.roles import Role
 from deot_mpi.solvers.anderson import Anderson
 from deot_mpi.solvers.base import Solver, SolverState
@@ -20,7 +21,7 @@ _PLAIN = (
     "round", "seen_error", "temperature", "stage_round", "scaled", "single", "exact_columns", "halved_error",
     "halved_round", "total_error",
 )  # fmt: skip
-_BLOCK = "block."
+_BLOCK, _ROWS = "block.", "rows."
 _TOGETHER = {"potential", "moves", "kept", "tally", "violation", "mixer", "best"}
 assert {field.name for field in fields(SolverState)} == {*_PLAIN, *_TOGETHER}, "a new field needs a place here"
 
@@ -32,9 +33,8 @@ def saved(solver: Solver, state: SolverState) -> Arrays:
         if block.absorbed_at is not None:
             arrays[f"{_BLOCK}{j}"] = block.absorbed_at
     if solver.rows is not None:
-        precision, temperature, reference = solver.rows.absorbed_at()
-        arrays |= {"rows.precision": np.array(precision), "rows.temperature": np.array(temperature)}
-        arrays |= {} if reference is None else {"rows.reference": reference}
+        absorbed = asdict(solver.rows.absorbed())
+        arrays |= {f"{_ROWS}{name}": np.array(value) for name, value in absorbed.items() if value is not None}
     return arrays
 
 
@@ -45,9 +45,12 @@ def restored(solver: Solver, arrays: Mapping[str, NDArray[np.generic]]) -> Solve
         if f"{_BLOCK}{j}" in arrays:
             block.absorb(np.array(arrays[f"{_BLOCK}{j}"], np.float64))
     if solver.rows is not None:
-        precision: Precision = "float32" if arrays["rows.precision"].item() == "float32" else "float64"
-        reference = np.array(arrays["rows.reference"], np.float64) if "rows.reference" in arrays else None
-        solver.rows.absorb(precision, float(arrays["rows.temperature"].item()), reference)
+        precision: Precision = "float32" if arrays[f"{_ROWS}precision"].item() == "float32" else "float64"
+        where = {
+            name: np.array(arrays[f"{_ROWS}{name}"], np.float64) if f"{_ROWS}{name}" in arrays else None
+            for name in ("reference", "lifted", "last")
+        }
+        solver.rows.absorb(Absorbed(precision, float(arrays[f"{_ROWS}temperature"].item()), **where))
     solver.resume(state)
     return state
 

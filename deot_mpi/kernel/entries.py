@@ -1,0 +1,140 @@
+"""The stored entries of a source's rows, and what a sweep does with them: row sums, then column sums.
+
+Here as an array (``Numbers``); ``halves`` has them in another form. No messages, no decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deot_mpi.data.samples import Floats
+from deot_mpi.kernel import loops
+
+Precision = Literal["float32", "float64"]
+
+FLOOR: dict[Precision, float] = {"float32": -80.0, "float64": -690.0}
+"""Entries below exp(this) of their row's largest are stored as exp(this): far below the rounding of any sum, and never
+so small that the processor falls back to slow (denormal) arithmetic."""
+
+BLOCK = 16
+"""Columns that ``_loops.c`` takes together."""
+
+
+class Layout:
+    """Columns in parts, one for each neighbour, in their order."""
+
+    def __init__(self, columns: Mapping[int, slice], width: int) -> None:
+        bounds = [part.indices(width)[:2] for part in columns.values()]
+        self.width, self.parts = width, [slice(low, high) for low, high in bounds]
+        self.first = np.array([low // BLOCK for low, _ in bounds], dtype=np.int64)
+        self.last = np.array([-(-high // BLOCK) for _, high in bounds], dtype=np.int64)
+        self.at = np.concatenate([[0], np.cumsum(self.last - self.first)]).astype(np.int64) * BLOCK
+        self.blocks = -(-width // BLOCK)
+
+    def padded(self, scaled: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Numbers of all columns, with zeros up to the end of the last block."""
+        out = np.zeros(self.blocks * BLOCK, dtype=np.float32)
+        out[: self.width] = scaled
+        return out
+
+    def windows(self, scaled: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Those of all parts, one after the other."""
+        return np.concatenate([self.window(place, scaled[part]) for place, part in enumerate(self.parts)])
+
+    def window(self, part: int, scaled: NDArray[np.floating]) -> NDArray[np.float32]:
+        """A part's numbers with zeros around them, up to the next blocks."""
+        out = np.zeros(self.at[part + 1] - self.at[part], dtype=np.float32)
+        start = self.parts[part].start - self.first[part] * BLOCK
+        out[start : start + scaled.size] = scaled
+        return out
+
+
+@dataclass
+class Tallies:
+    """What sweeps need of every row, and leave there."""
+
+    shares: Floats
+    by_part: Floats
+    """Row sums over the columns of each part."""
+    scale: Floats
+    """Row sums over all columns."""
+    lift: Floats
+    """1 + lambda."""
+    heard: NDArray[np.uint8]
+    """Which parts' row sums are there already."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One pass over the entries, for given w."""
+
+    scaled: NDArray[np.floating]
+    """w for every column; for ``Halves`` in float32, ``padded`` where both halves are read, else in ``windows``."""
+    both: bool
+    """Whether both halves are read."""
+    columns: bool
+    """Whether column sums are asked for, too."""
+
+
+class Entries(Protocol):
+    """The entries of some rows."""
+
+    in_halves: bool
+
+    def part(self, rows: slice) -> Entries:
+        """Those of fewer rows, in the same memory."""
+
+    def put(self, exponent: NDArray[np.floating], shift: NDArray[np.floating]) -> None:
+        """Make them exp(exponent_nm - shift_n), or the floor. ``exponent`` may be spent on the way."""
+
+    def numbers(self) -> NDArray[np.floating]:
+        """As an array."""
+
+    def hear(self, part: int, scaled: NDArray[np.floating]) -> Floats:
+        """Row sums over one part's columns, as ``sweep`` would find them without reading both halves."""
+
+    def sweep(self, sweep: Sweep, tallies: Tallies, rows: slice, step: int) -> Floats:
+        """Row sums go into the tallies, at ``rows``; column sums of share / row sum come back, added up ``step`` rows
+        at a time: as a line, and one of H alone where both halves are read."""
+
+
+class Numbers:
+    """Entries as an array, and BLAS for their sums."""
+
+    in_halves = False
+
+    def __init__(self, array: NDArray[np.floating], layout: Layout, precision: Precision) -> None:
+        self._array, self._layout, self._precision = array, layout, precision
+
+    def part(self, rows: slice) -> Numbers:
+        return Numbers(self._array[rows], self._layout, self._precision)
+
+    def put(self, exponent: NDArray[np.floating], shift: NDArray[np.floating]) -> None:
+        loops.absorb(exponent, shift.astype(exponent.dtype), FLOOR[self._precision], self._array)
+
+    def numbers(self) -> NDArray[np.floating]:
+        return self._array
+
+    def hear(self, part: int, scaled: NDArray[np.floating]) -> Floats:
+        return np.asarray(self._array[:, self._layout.parts[part]] @ scaled, dtype=np.float64)
+
+    def sweep(self, sweep: Sweep, tallies: Tallies, rows: slice, step: int) -> Floats:
+        total = np.zeros((1, self._layout.width))
+        for start in range(0, len(self._array), step):
+            block = self._array[start : start + step]
+            here = slice(rows.start + start, rows.start + start + len(block))
+            for part, columns in enumerate(self._layout.parts):
+                if not tallies.heard[part]:
+                    tallies.by_part[part, here] = block[:, columns] @ sweep.scaled[columns]
+            scale = np.zeros(len(block))
+            for sums in tallies.by_part:  # in the order of the neighbours, not of their arrival
+                scale += sums[here]
+            tallies.scale[here] = scale
+            if sweep.columns:
+                total[0] += (tallies.shares[here] / scale).astype(block.dtype) @ block
+        return total
