@@ -109,6 +109,39 @@ def test_arrays_that_do_not_fit_are_not_handed_to_c() -> None:
 
 
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)
+@pytest.mark.parametrize("given", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 15, 16, 537])
+def test_two_halves_are_the_entry_and_the_upper_one_is_near_it(given: type, width: int) -> None:
+    """Bit for bit together; alone, the upper half is the entry to 8 binary digits, rounded, not cut off."""
+    exponent = (-90.0 * np.random.default_rng(width).random((5, width))).astype(given)
+    exponent[:, 0] = 0.0
+    whole = np.empty(exponent.shape, dtype=np.float32)
+    loops.absorb(exponent.copy(), np.zeros(5, dtype=given), -80.0, whole)
+    upper, lower = (np.zeros((5, -(-width // 16) * 8), dtype=np.uint32) for _ in range(2))
+    loops.absorb_halves(exponent, np.zeros(5), -80.0, upper, lower)
+    np.testing.assert_array_equal(loops.joined_halves(upper, lower, width), whole)
+    alone = loops.joined_halves(upper, np.zeros_like(lower), width)
+    assert np.abs(alone / whole - 1).max() <= 2.0**-8
+    if width > 500:
+        assert abs(float((alone / whole - 1).mean())) < 2.0**-9 / np.sqrt(3 * width)  # errors of either sign
+    with pytest.raises(ValueError, match="do not hold"):
+        loops.absorb_halves(exponent, np.zeros(5), -80.0, upper[:, :-1], lower)
+
+
+@pytest.mark.parametrize("_way", ["compiled"], indirect=True)
+@pytest.mark.parametrize(("rows", "width", "inner"), [(1, 1, 1), (6, 16, 3), (13, 47, 52), (7, 33, 258)])
+def test_products_are_those_of_blas(rows: int, width: int, inner: int) -> None:
+    rng = np.random.default_rng(inner)
+    left, right = (rng.normal(size=(many, inner)).astype(np.float32) for many in (rows, width))
+    found = loops.product(left, loops.packed(right), width)
+    exact = left.astype(float) @ right.astype(float).T
+    size = np.abs(left).astype(float) @ np.abs(right).astype(float).T
+    assert float((np.abs(found - exact) / size).max()) < inner * np.finfo(np.float32).eps
+    with pytest.raises(ValueError, match="has no"):
+        loops.product(left, loops.packed(right), width + 16)
+
+
+@pytest.mark.parametrize("_way", ["compiled"], indirect=True)
 def test_passes_that_are_wrong_or_of_another_machine_are_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,9 @@ from problems import dense_answers, squared_distances
 from scipy.special import logsumexp
 
 import deot_mpi.kernel.rowblock
-from deot_mpi.kernel import distance_pairs
+from deot_mpi.kernel import distance_pairs, loops
+from deot_mpi.kernel.entries import Sweep
+from deot_mpi.kernel.halves import Halves
 from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.solvers.alone import local_distance
 
@@ -90,8 +92,38 @@ def test_memory_threads_and_order_of_arrival_do_not_change_a_bit(precision: str)
         for other in others:
             np.testing.assert_array_equal(other[0], first[0])
             np.testing.assert_array_equal(other[1], first[1])
-        for block in variants.values():
-            np.testing.assert_array_equal(block.row_potential(g), first[0])
+        alone, *others = (block.row_potential(g) for block in variants.values())
+        for other in others:
+            np.testing.assert_array_equal(other, alone)
+        np.testing.assert_allclose(alone, first[0], rtol=0, atol=2e-6 if precision == "float32" else 1e-13)
+
+
+@pytest.mark.skipif(loops.compiled is None, reason="no compiled passes: entries are not in halves")
+def test_upper_halves_alone_follow_potentials_that_settle() -> None:
+    """Moves that shrink by 3 at a time, as a solver's do: both halves are read now and then, and at every point a sweep
+    is as near to the dense sums as the bound says (0.2 % of the last move's 30-fold), in the end to float32."""
+    problem, rng = Problem(), np.random.default_rng(4)
+    block, dense = problem.block(precision="float32"), []
+    g, move = np.zeros(34), 1.0
+    read_both, sweep_both = [], Halves.sweep
+
+    def counted(self: Halves, sweep: Sweep, *given: object) -> np.ndarray:
+        read_both.append(sweep.both)
+        return sweep_both(self, sweep, *given)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Halves, "sweep", counted)
+        for _ in range(14):
+            step = rng.normal(size=34)
+            g = g + move * step / np.abs(step).max()
+            found, expected = (np.concatenate(one) for one in (block.sweep(g), problem.dense(g)))
+            dense.append((move, float(np.abs(found - expected).max())))
+            move /= 3.0
+    assert all(off < 2 * 2.0**-8 * 30.0 * move + 5e-6 for move, off in dense), dense
+    assert dense[-1][1] < 5e-6
+    sweeps = len(block._spans)
+    assert not all(read_both[sweeps:])
+    assert any(read_both[sweeps:])
 
 
 @pytest.mark.parametrize("spread", [1.0, 30.0])

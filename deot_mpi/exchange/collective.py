@@ -8,7 +8,7 @@ every run and for every placement of agents on ranks.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -50,8 +50,8 @@ class Collectives:
     def __init__(self, agents: Agents, ledger: Ledger, timeout: float) -> None:
         self.agents, self.ledger, self.timeout = agents, ledger, timeout
 
-    def _finish(self, request: MPI.Request, kind: Kind, timeout: float | None = None) -> None:
-        wait_all([request], timeout or self.timeout, lambda: f"some agent, during a {kind.name.lower()} collective")
+    def _finish(self, requests: Sequence[MPI.Request], kind: Kind, timeout: float | None = None) -> None:
+        wait_all(requests, timeout or self.timeout, lambda: f"some agent, during a {kind.name.lower()} collective")
 
     def share(self, kind: Kind, row: NDArray[Number], timeout: float | None = None) -> Tables[Number]:
         """Reduce one row per agent to agent 0 of each role, then broadcast both tables (Algorithm 1, lines 15-16)."""
@@ -64,14 +64,14 @@ class Collectives:
         table = np.zeros((agents.sources + agents.targets, row.size))
         table[agents.index + (0 if agents.role is Role.SOURCE else agents.sources)] = row
         self.ledger.collective(kind, table.nbytes)
-        self._finish(agents.comm.Iallreduce(MPI.IN_PLACE, table, MPI.SUM), kind)
+        self._finish([agents.comm.Iallreduce(MPI.IN_PLACE, table, MPI.SUM)], kind)
         return Tables(table[: agents.sources], table[agents.sources :])
 
     def maximum(self, kind: Kind, row: NDArray[np.int64]) -> NDArray[np.int64]:
         """The largest number in each place over all agents; who has it is not learnt."""
         largest = np.empty_like(row)
         self.ledger.collective(kind, row.nbytes)
-        self._finish(self.agents.comm.Iallreduce(row, largest, MPI.MAX), kind)
+        self._finish([self.agents.comm.Iallreduce(row, largest, MPI.MAX)], kind)
         return largest
 
     def share_ledger(self) -> Tables[np.int64]:
@@ -87,16 +87,19 @@ class Collectives:
             self.ledger.collective(kind, table_bytes)
 
     def _share(self, kind: Kind, row: NDArray[Number], timeout: float | None = None) -> Tables[Number]:
-        agents, tables = self.agents, {}
-        own = np.zeros((agents.count(agents.role), row.size), dtype=row.dtype)
+        agents = self.agents
+        tables = {role: np.zeros((agents.count(role), row.size), dtype=row.dtype) for role in Role}
+        own = tables[agents.role]
         own[agents.index] = row
         root = agents.domain.rank == 0
-        send = MPI.IN_PLACE if root else own
-        self._finish(agents.domain.Ireduce(send, own if root else None, MPI.SUM, 0), kind, timeout)
+        send = MPI.IN_PLACE if root else own.copy()  # the broadcast into ``own`` may come before the reduction is over
+        reduction = agents.domain.Ireduce(send, own if root else None, MPI.SUM, 0)
+        broadcasts: list[MPI.Request] = []
         for role in Role:
-            table = own if role is agents.role else np.zeros((agents.count(role), row.size), dtype=row.dtype)
-            self._finish(agents.comm.Ibcast(table, agents.rank_of(role, 0)), kind, timeout)
-            tables[role] = table
+            if root and role is agents.role:
+                self._finish([reduction], kind, timeout)
+            broadcasts.append(agents.comm.Ibcast(tables[role], agents.rank_of(role, 0)))
+        self._finish([reduction, *broadcasts], kind, timeout)
         return Tables(tables[Role.SOURCE], tables[Role.TARGET])
 
     def masked_sum(self, edges: Edges, row: Floats, kind: Kind = Kind.MEAN) -> Floats:
@@ -119,7 +122,7 @@ class Collectives:
                 words -= mask
         total = np.empty_like(words)
         self.ledger.collective(kind, words.nbytes)
-        self._finish(self.agents.comm.Iallreduce(words, total, MPI.SUM), kind)
+        self._finish([self.agents.comm.Iallreduce(words, total, MPI.SUM)], kind)
         return np.ldexp(total.view(np.int64).astype(np.float64), exponent)
 
     def _common_exponents(self, row: Floats, kind: Kind) -> NDArray[np.int64]:
@@ -130,7 +133,7 @@ class Collectives:
         own = np.where(row == 0, -1074, np.frexp(row)[1]).astype(np.int64)
         top = np.empty_like(own)
         self.ledger.collective(kind, own.nbytes)
-        self._finish(self.agents.comm.Iallreduce(own, top, MPI.MAX), kind)
+        self._finish([self.agents.comm.Iallreduce(own, top, MPI.MAX)], kind)
         return np.asarray(top + int(self.agents.comm.size).bit_length() - _HEADROOM_BITS)
 
     def _edge_masks(self, edges: Edges, length: int, kind: Kind) -> list[NDArray[np.uint64]]:
@@ -172,7 +175,7 @@ class Collectives:
         everything = np.empty(int(lengths.sum())) if agents.comm.rank == 0 else None
         self.ledger.collective(Kind.REFERENCE, rows.nbytes)
         receive = None if everything is None else [everything, lengths]
-        self._finish(agents.comm.Igatherv(rows, receive, 0), Kind.REFERENCE, timeout)
+        self._finish([agents.comm.Igatherv(rows, receive, 0)], Kind.REFERENCE, timeout)
         if everything is None:
             return None
         blocks = np.split(everything, np.cumsum(lengths)[:-1])
@@ -188,4 +191,4 @@ class Collectives:
         """Give one rank's array to all."""
         if self.agents.comm.rank == root:
             self.ledger.collective(kind, array.nbytes)
-        self._finish(self.agents.comm.Ibcast(array, root), kind, timeout)
+        self._finish([self.agents.comm.Ibcast(array, root)], kind, timeout)

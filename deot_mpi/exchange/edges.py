@@ -16,7 +16,7 @@ from deot_mpi.errors import InputError
 from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.exchange.parts import LARGEST_MESSAGE, in_parts
 from deot_mpi.exchange.received import check_message
-from deot_mpi.exchange.waiting import arrivals, wait_all
+from deot_mpi.exchange.waiting import abandon, arrivals, wait_all
 from deot_mpi.kinds import Kind
 
 Array = NDArray[np.generic]
@@ -131,6 +131,7 @@ class Channel:
 
     ``outgoing[j]`` is what goes to neighbour j (the same array for all, or one each), ``incoming[j]`` holds the last
     that came from it. Use it in a ``with`` block: the requests are freed at its end.
+    Whoever posts must not touch ``outgoing`` before the next ``swap`` or ``arrivals``, which complete what was posted.
     """
 
     def __init__(self, edges: Edges, kind: Kind, outgoing: dict[int, Floats], incoming: dict[int, Floats]) -> None:
@@ -138,20 +139,33 @@ class Channel:
         self.outgoing, self.incoming = outgoing, incoming
         self._send = {j: comm.Send_init(array, edges.rank(j), int(kind)) for j, array in outgoing.items()}
         self._receive = {j: comm.Recv_init(array, edges.rank(j), int(kind)) for j, array in incoming.items()}
+        self._posted: list[MPI.Request] = []
 
     def swap(self, send_to: Sequence[int], receive_from: Sequence[int]) -> None:
         """Start the sends and receives of this turn and complete them all."""
-        requests: list[MPI.Request] = []
-        for j in receive_from:
-            self._receive[j].Start()
-            requests.append(self._receive[j])
+        receives = self._expect(receive_from)
+        self.post(send_to)
+        sends, self._posted = self._posted, []
+        statuses = wait_all([*receives, *sends], self._edges.timeout, lambda: self._edges._names(receive_from))
+        for j, status in zip(receive_from, statuses, strict=False):  # receives come first
+            self._check(j, status)
+
+    def post(self, send_to: Sequence[int]) -> None:
+        """Start the sends of this turn. A large one is complete only when its receiver is there: no need to wait."""
         for j in send_to:
             self._edges.count(self._kind, j, self.outgoing[j].nbytes)
             self._send[j].Start()
-            requests.append(self._send[j])
-        statuses = wait_all(requests, self._edges.timeout, lambda: self._edges._names(receive_from))
-        for j, status in zip(receive_from, statuses, strict=False):  # receives come first
-            self._check(j, status)
+            self._posted.append(self._send[j])
+
+    def _expect(self, receive_from: Sequence[int]) -> list[MPI.Prequest]:
+        requests = [self._receive[j] for j in receive_from]
+        for request in requests:
+            request.Start()
+        return requests
+
+    def _complete_posted(self) -> None:
+        sends, self._posted = self._posted, []
+        wait_all(sends, self._edges.timeout, lambda: self._edges._names(self._send))
 
     def _check(self, neighbour: int, status: MPI.Status) -> None:
         check_message(self._kind, self.incoming[neighbour], status, self._edges.name(neighbour))
@@ -161,13 +175,12 @@ class Channel:
 
         Others get ``patience`` seconds to be in the same batch.
         """
-        for j in receive_from:
-            self._receive[j].Start()
-        requests = [self._receive[j] for j in receive_from]
+        requests = self._expect(receive_from)
         for batch in arrivals(requests, self._edges.timeout, lambda: self._edges._names(receive_from), patience):
             for k, status in batch:
                 self._check(receive_from[k], status)
             yield [receive_from[k] for k, _ in batch]
+        self._complete_posted()
 
     def __enter__(self) -> Channel:
         return self
@@ -176,6 +189,8 @@ class Channel:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if value is not None and not isinstance(value, InputError):
-            return  # an active request must not be freed; the job is ending anyway
+            abandon(self._posted)  # an active request must not be freed; the job is ending, or goes on without some
+            return
+        self._complete_posted()
         for request in (*self._send.values(), *self._receive.values()):
             request.Free()

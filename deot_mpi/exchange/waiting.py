@@ -26,6 +26,11 @@ _abandoned: list[MPI.Request] = []
 """Requests that were waited for in vain. MPI may still write into their buffers, so they must outlive the failure."""
 
 
+def abandon(requests: Sequence[MPI.Request]) -> None:
+    """Keep requests that will not be waited for, and their buffers."""
+    _abandoned.extend(requests)
+
+
 @dataclass
 class Waited:
     """What this process has spent waiting for others since it started."""
@@ -104,17 +109,17 @@ def _poll(
             if so_far > patience:
                 return
             if so_far > timeout:
-                _abandoned.extend(pending)
+                abandon(pending)
                 raise ExchangeTimeoutError(f"no message within {timeout:g} s from {late()}; it may be stuck or gone.")
             if polls < _EAGER_POLLS:
                 os.sched_yield()
             else:
                 time.sleep(min(max(_NAP_SECONDS, _NAP_SHARE * so_far), _LONGEST_NAP_SECONDS))
     except AgentLostError:
-        _abandoned.extend(pending)
+        abandon(pending)
         raise
     except MPI.Exception as error:
-        _abandoned.extend(pending)
+        abandon(pending)
         raise understood_failure(error, statuses, late) from error
     finally:
         waited.seconds += time.monotonic() - started

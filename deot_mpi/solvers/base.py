@@ -61,6 +61,8 @@ class Channel(Protocol):
 
     def swap(self, send_to: Sequence[int], receive_from: Sequence[int]) -> None: ...
 
+    def post(self, send_to: Sequence[int]) -> None: ...
+
     def arrivals(self, receive_from: Sequence[int], patience: float) -> Iterator[list[int]]: ...
 
 
@@ -151,7 +153,7 @@ class Rule:
 
     def due(self, round_: int) -> bool:
         """Every ``check_every`` rounds, at the end, and early on, where most of the way is made."""
-        return round_ % self.check_every == 0 or round_ >= self.rounds or round_ in (1, 2, 5)
+        return round_ % self.check_every == 0 or round_ >= self.rounds or round_ in (1, 2, 5, 8)
 
     def status(self, round_: int, total: Measure, settled: bool) -> Status | None:
         """The same decision on every rank, since ``total`` is."""

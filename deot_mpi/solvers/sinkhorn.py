@@ -115,7 +115,7 @@ class Sinkhorn(Solver):
         assert self.rows is not None
         for j, columns in self.rows.columns.items():
             channel.outgoing[j][:] = log_sums[columns]
-        channel.swap(self.view.neighbours, ())
+        channel.post(self.view.neighbours)
 
     def _move_and_ask(self, state: SolverState) -> None:
         """A target's part: its move from the last round's sums, and the sums at its new potential."""
