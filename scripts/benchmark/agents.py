@@ -13,14 +13,14 @@ from mpi4py import MPI
 from processes import announce
 
 import deot_mpi
-from benchmark.problem import Given, blocks, judge
+from benchmark.problem import Given, blocks, further, judge
 from deot_mpi.kinds import Kind
 from deot_mpi.result import TracePoint
 
 
 def main() -> None:
     given, options = Given.read(sys.argv[1]), json.loads(sys.argv[2])
-    judged = options.pop("judged", True)
+    judged, again = options.pop("judged", True), options.pop("again", 0)
     comm = MPI.COMM_WORLD
     sources = comm.size // 2
     role = "source" if comm.rank < sources else "target"
@@ -29,11 +29,19 @@ def main() -> None:
     rows = np.array(mapped[blocks(len(mapped), members)[index]])
     del mapped
     defaults = {"kernel": "raw", "eps": given.eps, "tol": given.tol, "rounds": 100_000, "timeout": 3600.0}
-    comm.Barrier()
-    started = time.perf_counter()
-    result = deot_mpi.eot(comm, rows, role, **{**defaults, **options})
-    total = time.perf_counter() - started
-    gathered = comm.gather(result.potential, root=0)
+    began = time.perf_counter()
+
+    def solve() -> tuple[deot_mpi.EOTResult, float]:
+        comm.Barrier()
+        started = time.perf_counter()
+        result = deot_mpi.eot(comm, rows, role, **{**defaults, **options})
+        return result, time.perf_counter() - started
+
+    first, total = solve()
+    known = comm.bcast(first.seconds, root=0)
+    later = sorted((solve() for _ in further(known, again)), key=lambda one: one[0].seconds)
+    result, total = later[len(later) // 2] if later else (first, total)
+    gathered = comm.gather(first.potential, root=0)
     if comm.rank == 0:
         f, g = np.concatenate(gathered[:sources]), np.concatenate(gathered[sources:])
         ledger = result.ledger
@@ -45,14 +53,15 @@ def main() -> None:
             values_seconds=result.values_seconds,
             round_seconds=_round_seconds(result.trace),
             total_seconds=total,
-            peak_memory=sum(agent.peak_memory for agent in result.agents),
+            first_seconds=first.seconds,
+            peak_memory=sum(agent.peak_memory for agent in first.agents),
             working_seconds=sum(agent.working_seconds for agent in result.agents),
             round_bytes=ledger.of(Kind.POTENTIALS).bytes + ledger.of(Kind.CONTROL).collective_bytes,
             bytes=ledger.bytes,
             own_error=result.marginal_error,
             dual_objective=result.dual_objective,
             **(judge(given, f, g) if judged else {"regularised_cost": result.regularised_cost}),
-            inside_seconds=time.perf_counter() - started,
+            inside_seconds=time.perf_counter() - began,
         )
 
 

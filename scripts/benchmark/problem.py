@@ -10,6 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+AGAIN = 5
+"""Further solves in the same process, of which the median counts. A first one also pays for memory that the system
+has not handed out before, and for libraries that set themselves up; it is told apart."""
+_SHORT_SECONDS = 5.0
+"""Longer solves are not repeated: what comes once does not show in them."""
 _CHUNK = 1 << 21
 _MEDIAN_ROWS = 2000
 
@@ -60,6 +65,11 @@ class Given:
 
     def rows(self, domain: str) -> np.ndarray:
         return np.load(self.folder / f"{domain}.npy", mmap_mode="r")
+
+
+def further(first: float, again: int = AGAIN) -> range:
+    """Of which further solves there are, after one of so many seconds."""
+    return range(again if first < _SHORT_SECONDS else 0)
 
 
 def blocks(count: int, ranks: int) -> list[slice]:
