@@ -1,4 +1,5 @@
-/* Passes over a chunk of the kernel that NumPy would make in four or five: its exponents become the entries themselves.
+/* Passes over a chunk of the kernel that NumPy would make in four or five: its exponents become the entries themselves,
+ * and sweeps over these give row and column sums.
  *
  * Rows are contiguous; nothing is allocated, nothing of Python is touched (so other threads go on). Loops are written
  * for the compiler's vectoriser, and compiled for several instruction sets, of which the processor's is taken when the
@@ -131,8 +132,8 @@ void absorb_double(
 }
 
 /* Eight numbers at a time, in whatever registers the processor has for them. */
-typedef float eight __attribute__((vector_size(32), aligned(4)));
-typedef uint32_t eight_words __attribute__((vector_size(32), aligned(4)));
+typedef float eight __attribute__((vector_size(32), aligned(4), may_alias));
+typedef uint32_t eight_words __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t eight_steps __attribute__((vector_size(32)));
 
 /* Entries in two halves. `upper` has them rounded to 8 binary digits, that is, the upper 16 bits of a float32; `lower`
