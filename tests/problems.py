@@ -1,4 +1,7 @@
-"""Problems with answers nobody here computed: closed forms, POT, and a dense log-domain solution."""
+"""Problems with answers nobody here computed: closed forms, POT, and a dense log-domain solution.
+
+POT and SciPy are imported where they are used: that takes longer than most tests, and most ranks never need them.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import sqrtm
-from scipy.special import logsumexp
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +46,8 @@ def pot_answers(x: Floats, y: Floats, a: Floats, b: Floats, eps: float) -> Answe
 
 def dense_answers(cost: Floats, reference: Floats, eps: float, rounds: int = 20_000) -> Answers:
     """min <C,pi> + eps KL(pi|R) with R's marginals, by log-domain Sinkhorn on the whole matrix."""
+    from scipy.special import logsumexp
+
     with np.errstate(divide="ignore"):
         log_r = np.log(reference)
         log_a, log_b = np.log(reference.sum(axis=1)), np.log(reference.sum(axis=0))
@@ -63,6 +66,8 @@ def dense_answers(cost: Floats, reference: Floats, eps: float, rounds: int = 20_
 
 def gaussian_regularised_cost(m1: Floats, s1: Floats, m2: Floats, s2: Floats, eps: float) -> float:
     """Entropic OT (KL form) between N(m1, s1) and N(m2, s2): Janati et al. (2020), eps = 2 sigma^2."""
+    from scipy.linalg import sqrtm
+
     sigma2, d = eps / 2.0, len(m1)
     root = np.real(sqrtm(s1))
     big = np.real(sqrtm(4.0 * root @ s2 @ root + sigma2**2 * np.eye(d)))

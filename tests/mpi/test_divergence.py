@@ -10,8 +10,6 @@ import pytest
 from mpi4py import MPI
 from problems import pot_answers, scattered, squared_distances
 from recording import Record, RecordingComm
-from scipy.optimize import root
-from scipy.special import logsumexp
 
 import deot_mpi
 from deot_mpi import EOTResult
@@ -48,6 +46,9 @@ def own_part(comm: MPI.Intracomm, sources: int, rows: np.ndarray, others: np.nda
 
 def self_cost(cost: np.ndarray, a: np.ndarray, eps: float) -> float:
     """W(mu,mu) = 2 sum a u, from SciPy's root of u = T(u): alternating steps take tens of thousands of rounds here."""
+    from scipy.optimize import root  # slow to import, and most ranks never need it
+    from scipy.special import logsumexp
+
     cost, a = cost[np.ix_(a > 0, a > 0)], a[a > 0]
     kernel = np.log(a) - cost / eps
     found = root(lambda f: f + logsumexp(kernel + f, axis=1), np.zeros(len(a)), tol=1e-13)
