@@ -199,10 +199,13 @@ def test_every_update_of_p_goes_to_the_same_optimum(comm: MPI.Intracomm, update:
     assert other.regularised_cost == pytest.approx(closed.regularised_cost, rel=relative)
 
 
-@pytest.mark.mpi(min_size=16)
-@pytest.mark.parametrize("neighbours", [1, 4])
+@pytest.mark.mpi(min_size=7)
+@pytest.mark.parametrize(
+    "neighbours",  # of 3 or 4 partners, and of 8: where 16 ranks share cores, one of eight takes thousands of rounds
+    [pytest.param(1, marks=pytest.mark.mpi(max_size=7)), pytest.param(4, marks=pytest.mark.mpi(min_size=16))],
+)
 def test_kept_sums_are_exact_with_few_neighbours(comm: MPI.Intracomm, neighbours: int) -> None:
-    """L = 1, 4, 8 of the targets per round: the value of the one-pass solver."""
+    """L = 1 or 4 of the targets per round: the value of the one-pass solver."""
     clouds = Clouds(comm)
     options = {"eps": 6.0, "tol": 1e-6, "outer": 60, "timeout": 120.0}
     whole = clouds.run(**options)
