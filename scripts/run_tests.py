@@ -28,6 +28,7 @@ LEFT_TO_FOUR = {
         "test_faults.py", "test_gromov.py", "test_gromov_agents.py", "test_notes.py", "test_one_pass.py",
         "test_protection.py", "test_same_result.py", "test_solvers.py",
     ),
+    7: ("test_bad_input.py", "test_one_pass.py"),
 }  # fmt: skip
 """Files of which a size runs only what 4 ranks do not (7 have uneven domains, too): the whole must stay short."""
 LIMIT_SECONDS = 1200
