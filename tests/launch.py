@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,3 +51,14 @@ def launch_several(ranks: int, commands: Sequence[Sequence[str]], folder: Path, 
     )
     assert job.code == 0, job.err
     return [Ended(**one, seconds=job.seconds / len(commands)) for one in json.loads(job.out)]
+
+
+def script_main(main: Callable[[], int], *arguments: str) -> int:
+    """A script's main with these arguments, in this process: another would first import all that is here already."""
+    given, handler = sys.argv, signal.getsignal(signal.SIGTERM)
+    sys.argv = [main.__module__, *arguments]
+    try:
+        return main()
+    finally:
+        sys.argv = given
+        signal.signal(signal.SIGTERM, handler)
