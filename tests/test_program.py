@@ -85,36 +85,55 @@ def test_help_is_printed_once(tmp_path: Path) -> None:
             assert f"--{flag}" in run.out
 
 
-def test_config_file_and_protocol_file(tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text('kernel = "raw"\neps = 2.0\nprotocol = "links.txt"\nmatch = true\n')
-    (tmp_path / "links.txt").write_text("source 0 targets 0,1\nsource 1 targets all  # the big site\n")
-    run = launch(4, "--config", "run.toml", "--eps", "3.0", "--json", "r.json", *QUICK, folder=tmp_path)
-    assert run.code == 0, run.err
-    result = json.loads((tmp_path / "r.json").read_text())
+@pytest.fixture(scope="module")
+def by_four(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Ended]]:
+    """What 4 ranks are asked for below: one job for all, in a folder of its own; by the name of the command."""
+    folder = tmp_path_factory.mktemp("four")
+    commands = {**write_config(folder), **small_eps(), **write_spaces(folder), **write_labelled(folder)}
+    runs = launch_several(4, list(commands.values()), folder)
+    return folder, dict(zip(commands, runs, strict=True))
+
+
+def write_config(folder: Path) -> dict[str, tuple[str, ...]]:
+    (folder / "run.toml").write_text('kernel = "raw"\neps = 2.0\nprotocol = "links.txt"\nmatch = true\n')
+    (folder / "links.txt").write_text("source 0 targets 0,1\nsource 1 targets all  # the big site\n")
+    return {"config": ("--config", "run.toml", "--eps", "3.0", "--json", "config.json", *QUICK)}
+
+
+def test_config_file_and_protocol_file(by_four: tuple[Path, dict[str, Ended]]) -> None:
+    folder, runs = by_four
+    assert runs["config"].code == 0, runs["config"].err
+    result = json.loads((folder / "config.json").read_text())
     assert result["eps"] == 3.0
     assert result["settings"]["kernel"] == "raw"
     assert result["protocol"]["name"] == "links.txt, matched"
     assert result["protocol"]["sigma"] == pytest.approx(0, abs=1e-9)
 
 
-def test_a_small_eps_is_reached_in_little_memory_and_gone_on_from(tmp_path: Path) -> None:
-    """eps = 0.001 of the mean cost: converges without a warning; then on from its potentials, at another eps."""
-    common = ("--samples", "400", "--kernel", "raw", "--progress", "none", "--rounds", "5000", "--dim", "20")
+def small_eps() -> dict[str, tuple[str, ...]]:
+    common = ("--samples", "200", "--kernel", "raw", "--progress", "none", "--rounds", "5000", "--dim", "20")
     little = ("--memory", "50kB", "--threads", "2", "--save", "first", "--json", "1.json")
     again = (*common, "--eps-scale", "0.0011")
-    first, *later = launch_several(4, [
-        (*common, "--eps-scale", "0.001", *little), (*again, "--start", "first", "--json", "warm.json"),
-        (*again, "--json", "cold.json"),
-    ], tmp_path)  # fmt: skip
+    return {
+        "little": (*common, "--eps-scale", "0.001", *little),
+        "warm": (*again, "--start", "first", "--json", "warm.json"),
+        "cold": (*again, "--json", "cold.json"),
+    }
+
+
+def test_a_small_eps_is_reached_in_little_memory_and_gone_on_from(by_four: tuple[Path, dict[str, Ended]]) -> None:
+    """eps = 0.001 of the mean cost: converges without a warning; then on from its potentials, at another eps."""
+    folder, runs = by_four
+    first = runs["little"]
     assert first.code == 0, first.err
     assert first.err == "deot_mpi: warning: not private: the raw kernel sends rows as they are.\n"
-    result = json.loads((tmp_path / "1.json").read_text())
+    result = json.loads((folder / "1.json").read_text())
     assert result["status"] == "marginal"
     assert result["marginal_error"] <= 1e-6
     assert max(point["temperature"] for point in result["trace"]) > 1
     assert result["settings"]["memory"] == 50_000
-    assert [run.code for run in later] == [0, 0]
-    warm, cold = (json.loads((tmp_path / f"{name}.json").read_text())["rounds"] for name in ("warm", "cold"))
+    assert [runs[name].code for name in ("warm", "cold")] == [0, 0]
+    warm, cold = (json.loads((folder / f"{name}.json").read_text())["rounds"] for name in ("warm", "cold"))
     assert warm < cold
 
 
@@ -253,21 +272,29 @@ def test_it_runs_without_a_launcher_only_to_say_how(tmp_path: Path) -> None:
     assert "mpirun -n 2" in ended.stderr
 
 
-def test_gromov_from_own_files(tmp_path: Path) -> None:
-    """Spaces of 3 and 2 columns with features of 2: JSON, picture, potentials, and a run that goes on from them."""
+def write_spaces(folder: Path) -> dict[str, tuple[str, ...]]:
     rng = np.random.default_rng(0)
     for role, count, dimension in (("a", 30, 3), ("b", 25, 2)):
         for agent in range(2):
-            np.save(tmp_path / f"{role}-{agent}.npy", rng.normal(size=(count, dimension)) + 4.0)
-            np.save(tmp_path / f"{role}-features-{agent}.npy", rng.normal(size=(count, 2)))
+            np.save(folder / f"{role}-{agent}.npy", rng.normal(size=(count, dimension)) + 4.0)
+            np.save(folder / f"{role}-features-{agent}.npy", rng.normal(size=(count, 2)))
     files = [
         "--source", "a-{agent}.npy", "--target", "b-{agent}.npy", "--source-features", "a-features-{agent}.npy",
         "--target-features", "b-features-{agent}.npy", "--alpha", "0.6", "--kernel", "raw", "--eps-scale", "0.1",
     ]  # fmt: skip
-    outputs = ["--json", "r.json", "--save", "out", "--plot", "run.png"]
-    run = launch(4, "gromov", *files, *outputs, "--starts", "3", "--reference", folder=tmp_path)
+    outputs = ["--json", "gromov.json", "--save", "spaces", "--plot", "gromov.png"]
+    return {
+        "gromov": ("gromov", *files, *outputs, "--starts", "3", "--reference"),
+        "again": ("gromov", *files, "--start", "spaces", "--starts", "1", "--json", "again.json"),
+    }
+
+
+def test_gromov_from_own_files(by_four: tuple[Path, dict[str, Ended]]) -> None:
+    """Spaces of 3 and 2 columns with features of 2: JSON, picture, potentials, and a run that goes on from them."""
+    folder, runs = by_four
+    run, again = runs["gromov"], runs["again"]
     assert run.code == 0, run.err
-    result = json.loads((tmp_path / "r.json").read_text())
+    result = json.loads((folder / "gromov.json").read_text())
     assert result["alpha"] == 0.6
     assert np.shape(result["alignment"]) == (3, 2)
     values = [start["value"] for start in result["starts"]]
@@ -277,11 +304,10 @@ def test_gromov_from_own_files(tmp_path: Path) -> None:
     assert result["regularised_cost"] == pytest.approx(central["regularised_cost"], rel=1e-5)
     assert result["transport_cost"] == pytest.approx(central["transport_cost"], rel=1e-3)
     assert result["settings"]["problem"] == "gromov"
-    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "gromov.png").read_bytes().startswith(b"\x89PNG")
     assert "Starts: ends lie" in run.out
-    again = launch(4, "gromov", *files, "--start", "out", "--starts", "1", "--json", "s.json", folder=tmp_path)
     assert again.code == 0, again.err
-    further = json.loads((tmp_path / "s.json").read_text())
+    further = json.loads((folder / "again.json").read_text())
     assert further["regularised_cost"] == pytest.approx(result["regularised_cost"], rel=1e-6)
     assert further["rounds"] < 0.5 * min(start["rounds"] for start in result["starts"])
 
@@ -303,33 +329,42 @@ def test_gromov_says_no(tmp_path: Path) -> None:
     assert not (tmp_path / "r.json").exists()
 
 
-def test_adapt_from_own_files(tmp_path: Path) -> None:
-    """Labels in .npz and in .csv; each target agent's predictions in its own file, the accuracy in the JSON."""
+METHODS = ("1nn", "labels", "class-regularised")
+
+
+def write_labelled(folder: Path) -> dict[str, tuple[str, ...]]:
     rng = np.random.default_rng(3)
     centres = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
     for agent in range(2):
         labels = rng.integers(3, size=20 + agent)
-        np.savez(tmp_path / f"site-{agent}.npz", X=centres[labels] + 0.3 * rng.normal(size=(20 + agent, 2)), y=labels)
+        np.savez(folder / f"site-{agent}.npz", X=centres[labels] + 0.3 * rng.normal(size=(20 + agent, 2)), y=labels)
         truth = rng.integers(3, size=15)
         rows = centres[truth] + 0.5 + 0.3 * rng.normal(size=(15, 2))
         table = np.column_stack([rows[:, 0], truth, rows[:, 1]])
-        np.savetxt(tmp_path / f"lab-{agent}.csv", table, delimiter=",", header="a,y,b", comments="")
+        np.savetxt(folder / f"lab-{agent}.csv", table, delimiter=",", header="a,y,b", comments="")
     files = ("--source", "site-{agent}.npz", "--target", "lab-{agent}.csv")
-    methods = ("1nn", "labels", "class-regularised")
-    good = [("adapt", *files, "--method", method, "--json", f"{method}.json", "--save", method) for method in methods]
-    no_files = ("adapt", "--source", "lab-{agent}.csv", "--target", "lab-{agent}.npy")
-    *runs, bad, none = launch_several(4, [*good, no_files, ("adapt",)], tmp_path)
-    for method, run in zip(methods, runs, strict=True):
+    return {
+        **{name: ("adapt", *files, "--method", name, "--json", f"{name}.json", "--save", name) for name in METHODS},
+        "no files": ("adapt", "--source", "lab-{agent}.csv", "--target", "lab-{agent}.npy"),
+        "no rows": ("adapt",),
+    }
+
+
+def test_adapt_from_own_files(by_four: tuple[Path, dict[str, Ended]]) -> None:
+    """Labels in .npz and in .csv; each target agent's predictions in its own file, the accuracy in the JSON."""
+    folder, runs = by_four
+    for method in METHODS:
+        run = runs[method]
         assert run.code == 0, run.err
-        result = json.loads((tmp_path / f"{method}.json").read_text())
+        result = json.loads((folder / f"{method}.json").read_text())
         assert result["accuracy"] == 1.0  # six apart, half a unit moved, a spread of 0.3
         assert result["accuracies"] == [1.0, 1.0]
         assert result["method"] == method
         assert result["settings"]["problem"] == "adapt"
-        with np.load(tmp_path / method / "target-0001.npz") as file:
+        with np.load(folder / method / "target-0001.npz") as file:
             assert file["predictions"].shape == (15,)
         assert "Domain adaptation" in run.out
-    assert bad.code == 2
-    assert "no such file" in bad.err
-    assert none.code == 2
-    assert "adapt needs labelled rows" in none.err
+    assert runs["no files"].code == 2
+    assert "no such file" in runs["no files"].err
+    assert runs["no rows"].code == 2
+    assert "adapt needs labelled rows" in runs["no rows"].err

@@ -13,7 +13,6 @@ from deot_mpi.kinds import Kind
 from deot_mpi.projections import block_width, projections
 from deot_mpi.sketch import BitCounts, angle_variance, angles_by_count, flipped, packed_bytes, sketch
 
-
 SEEDS = 1000
 ANGLES = (0.3, 1.0, 1.3, np.pi / 2, 2.0, 2.5)
 
