@@ -22,7 +22,7 @@ SIZES = (4, 7, 16, 2, 3, 1)
 AT_ONCE = 2
 """Suites that run beside each other: ranks that wait for each other leave a core to others."""
 LEFT_TO_FOUR = {
-    2: ("test_gromov.py", "test_choice.py", "test_protection.py", "test_divergence.py"),
+    2: ("test_gromov.py", "test_choice.py", "test_protection.py", "test_divergence.py", "test_one_pass.py"),
     3: (
         "test_adapt.py", "test_bad_input.py", "test_choice.py", "test_divergence.py", "test_exactness.py",
         "test_faults.py", "test_gromov.py", "test_gromov_agents.py", "test_notes.py", "test_one_pass.py",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launch import MPIRUN
+from launch import MPIRUN, launch_several
 from problems import squared_distances
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
@@ -91,22 +91,27 @@ def test_gromov_and_adapt_go_on_as_if_they_had_started_without(tmp_path: Path) -
             place = index - (role is Role.TARGET and index > 1)
             if (role, index) != (Role.TARGET, 1):
                 np.savez(tmp_path / f"left-{role.value}-{place}.npz", X=rows, y=labels)
-    for command, more in (("gromov", ["--starts", "1", "--eps", "60"]), ("adapt", ["--eps", "2", "--no-centre"])):
-        found = []
-        for ranks, prefix, faults in ((5, "", [{"rank": 3, "call": 47, "fault": "kill"}]), (4, "left-", [])):
-            path = tmp_path / "result.json"
-            path.unlink(missing_ok=True)
-            arguments = [
-                command, "--sources", "2", "--source", f"{prefix}source-{{agent}}.npz", "--target",
-                f"{prefix}target-{{agent}}.npz", "--kernel", "raw", "--tol", "1e-9", "--progress", "none", "--json",
-                str(path), *more, "--on-failure", "continue",
-            ]  # fmt: skip
-            ended = run_job(ranks, arguments, faults, ulfm=True, limit=60.0, folder=tmp_path)
-            assert ended.code == (4 if faults else 0), ended
-            found.append(json.loads(path.read_text()))
-        assert [(one["role"], one["index"]) for one in found[0]["lost_agents"]] == [("target", 1)]
-        assert found[0]["dual_objective"] == pytest.approx(found[1]["dual_objective"], rel=1e-7), command
-        assert found[0].get("accuracy") == found[1].get("accuracy")
+    commands = {"gromov": ("--starts", "1", "--eps", "60"), "adapt": ("--eps", "2", "--no-centre")}
+
+    def arguments(command: str, prefix: str, name: str) -> list[str]:
+        return [
+            command, "--sources", "2", "--source", f"{prefix}source-{{agent}}.npz", "--target",
+            f"{prefix}target-{{agent}}.npz", "--kernel", "raw", "--tol", "1e-9", "--progress", "none", "--json", name,
+            *commands[command],
+        ]  # fmt: skip
+
+    for fresh in launch_several(4, [arguments(one, "left-", f"fresh-{one}.json") for one in commands], tmp_path):
+        assert fresh.code == 0, fresh
+    for command in commands:
+        lossy = [*arguments(command, "", "result.json"), "--on-failure", "continue"]
+        fault = {"rank": 3, "call": 47, "fault": "kill"}
+        ended = run_job(5, lossy, [fault], ulfm=True, limit=60.0, folder=tmp_path)
+        assert ended.code == 4, ended
+        found, whole = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("result", f"fresh-{command}"))
+        (tmp_path / "result.json").unlink()
+        assert [(one["role"], one["index"]) for one in found["lost_agents"]] == [("target", 1)]
+        assert found["dual_objective"] == pytest.approx(whole["dual_objective"], rel=1e-7), command
+        assert found.get("accuracy") == whole.get("accuracy")
 
 
 @needs_mpirun
