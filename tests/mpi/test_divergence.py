@@ -173,10 +173,9 @@ def test_swapped_shifted_and_repeated(comm: MPI.Intracomm, kernel: str) -> None:
     assert swapped.sinkhorn_divergence == pytest.approx(first.sinkhorn_divergence, abs=1e-9)
     assert swapped.source_self_term == pytest.approx(first.target_self_term, abs=1e-9)
     assert play(comm.rank, shift=30.0).sinkhorn_divergence == pytest.approx(first.sinkhorn_divergence, abs=1e-8)
-    single = bits(play(comm.rank, tol=1e-6))
-    for agents in (np.arange(comm.size), np.roll(np.arange(comm.size), 1)):
-        assert bits(play(int(agents[comm.rank]))) == bits(first)
-        assert bits(play(int(agents[comm.rank]), tol=1e-6, memory=1000)) == single
+    moved = int(np.roll(np.arange(comm.size), 1)[comm.rank])  # a run again, and elsewhere
+    assert bits(play(moved)) == bits(first)
+    assert bits(play(moved, tol=1e-6, memory=1000)) == bits(play(comm.rank, tol=1e-6))
 
 
 @pytest.mark.mpi(min_size=4, max_size=7)

@@ -41,7 +41,7 @@ def check(result: EOTResult, expected: Answers, relative: float) -> None:
     "share",  # the smallest takes thousands of rounds, too many where ranks share cores
     [5.0, 0.5, 0.05, pytest.param(0.005, marks=pytest.mark.mpi(min_size=2, max_size=4))],
 )
-@pytest.mark.parametrize("sources", ["half", "one"])
+@pytest.mark.parametrize("sources", ["half", pytest.param("one", marks=pytest.mark.mpi(min_size=3))])  # of 2, the same
 def test_uniform_raw_equals_pot_on_the_pooled_samples(comm: MPI.Intracomm, share: float, sources: str) -> None:
     """Unequal blocks, I != J, eps from 5 down to 0.005 of the median cost: four values to 1e-8."""
     count = 1 if sources == "one" else max(1, comm.size // 2)
