@@ -30,7 +30,7 @@ LEFT_TO_FOUR = {
     ),
     7: ("test_bad_input.py", "test_one_pass.py"),
 }  # fmt: skip
-"""Files of which a size runs only what 4 ranks do not (7 have uneven domains, too): the whole must stay short."""
+"""Files of which a size runs only what 4 ranks do not: the whole must stay short (7 have uneven domains, too)."""
 LIMIT_SECONDS = 1200
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 

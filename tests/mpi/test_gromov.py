@@ -201,7 +201,7 @@ def test_every_update_of_p_goes_to_the_same_optimum(comm: MPI.Intracomm, update:
 
 @pytest.mark.mpi(min_size=7)
 @pytest.mark.parametrize(
-    "neighbours",  # of 3 or 4 partners, and of 8: where 16 ranks share cores, one of eight takes thousands of rounds
+    "neighbours",  # one of 3 or 4, and four of 8: one of 8 takes twice as long
     [pytest.param(1, marks=pytest.mark.mpi(max_size=7)), pytest.param(4, marks=pytest.mark.mpi(min_size=16))],
 )
 def test_kept_sums_are_exact_with_few_neighbours(comm: MPI.Intracomm, neighbours: int) -> None:
