@@ -7,6 +7,7 @@ asked for.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ class LogPairs(Protocol):
     """What ``rows`` leaves out of every row: 0 but in float32, which has few digits to waste on constants."""
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows start..stop-1; a new array, the caller's to change. float64 unless ``shifted`` said otherwise."""
+        """Rows start..stop-1; an array that is the caller's to change. float64 unless ``shifted`` said otherwise, whose
+        arrays are lent: the next call in the same thread may take them back."""
 
     def shifted(
         self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0, *, single: bool = False
@@ -119,11 +121,22 @@ class ProductPairs:
         product = float(np.sqrt((left**2).sum(axis=1).max() * (right**2).sum(axis=1).max()))
         self._largest = max(product, float(np.ptp(column)))
         self._packed: NDArray[np.float32] | None = None
+        self._lending: threading.local | None = None
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
+        left, out = self._left[start:stop], self._lent(stop - start)
         if self._packed is not None:
-            return loops.product(self._left[start:stop], self._packed, self.shape[1])
-        return self._left[start:stop] @ self._right.T
+            return loops.product(left, self._packed, out)
+        return np.matmul(left, self._right.T, out=out)
+
+    def _lent(self, rows: int) -> NDArray[Any]:
+        """Room for so many rows. Chunk after chunk it is the same: fresh memory costs as much as the product."""
+        if self._lending is None:
+            return np.empty((rows, self.shape[1]), dtype=self._left.dtype)
+        room: NDArray[Any] | None = getattr(self._lending, "room", None)
+        if room is None or len(room) < rows:
+            room = self._lending.room = np.empty((rows, self.shape[1]), dtype=self._left.dtype)
+        return room[:rows]
 
     def shifted(
         self, rows: Floats | float, columns: Floats | float, temperature: float = 1.0, *, single: bool = False
@@ -141,6 +154,7 @@ class ProductPairs:
             moved._left[:, -2], moved._right[:, -1] = 0.0, moved._right[:, -1] - middle
             moved._left, moved._right = moved._left.astype(np.float32), moved._right.astype(np.float32)
             moved._packed = None if loops.compiled is None else loops.packed(moved._right)
+        moved._lending = threading.local()
         return moved
 
 

@@ -8,6 +8,10 @@ a sum is off by no more than 0.004 d of itself, and by far less where many terms
 
 from __future__ import annotations
 
+import contextlib
+import math
+import mmap
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +21,21 @@ from deot_mpi.kernel.entries import BLOCK, FLOOR, Layout, Sweep, Tallies
 
 _WORDS = 8
 """Words that hold one half of a block of columns."""
+_LARGE_PAGE = 1 << 21
+
+
+def in_large_pages(shape: tuple[int, ...]) -> NDArray[np.uint32]:
+    """Room that begins with a large page where the system has some: fewer, and so faster, first touches. NumPy asks for
+    large pages, too, but begins anywhere."""
+    count = math.prod(shape)
+    if 4 * count < _LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return np.empty(shape, dtype=np.uint32)
+    pages = mmap.mmap(-1, 4 * count + _LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a kernel without them
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    whole = np.frombuffer(pages, dtype=np.uint8)
+    start = -whole.ctypes.data % _LARGE_PAGE
+    return whole[start : start + 4 * count].view(np.uint32).reshape(shape)
 
 
 class Halves:
@@ -29,8 +48,8 @@ class Halves:
 
     @classmethod
     def room(cls, rows: int, layout: Layout) -> Halves:
-        size = (rows, layout.blocks * _WORDS)
-        return cls(np.empty(size, dtype=np.uint32), np.empty(size, dtype=np.uint32), layout)
+        upper, lower = in_large_pages((2, rows, layout.blocks * _WORDS))
+        return cls(upper, lower, layout)
 
     def part(self, rows: slice) -> Halves:
         return Halves(self._upper[rows], self._lower[rows], self._layout)

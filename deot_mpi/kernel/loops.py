@@ -101,13 +101,13 @@ def packed(right: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.ascontiguousarray(whole.reshape(-1, 16, inner).transpose(0, 2, 1))
 
 
-def product(left: NDArray[np.float32], right: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    """left @ right.T for a right side of ``width`` rows that is ``packed``. Compiled only: faster than BLAS where rows
-    are short, and their sums are always added up in one order."""
-    if left.shape[1] != right.shape[1] or right.shape[0] * 16 < width:
-        raise ValueError(f"a product of {left.shape} with packed {right.shape} has no {width} columns")
-    out = np.empty((len(left), width), dtype=np.float32)
-    call("product", len(left), width, left.shape[1], np.ascontiguousarray(left), right, out)
+def product(left: NDArray[np.float32], right: NDArray[np.float32], out: NDArray[np.float32]) -> NDArray[np.float32]:
+    """out = left @ right.T, for a right side that is ``packed``. Compiled only: faster than BLAS where rows are short,
+    and their sums are always added up in one order."""
+    rows, width = out.shape
+    if left.shape != (rows, right.shape[1]) or not 0 <= right.shape[0] * 16 - width < 16 or not out.flags.c_contiguous:
+        raise ValueError(f"a product of {left.shape} with packed {right.shape} is not {out.shape}")
+    call("product", rows, width, left.shape[1], np.ascontiguousarray(left), right, out)
     return out
 
 
