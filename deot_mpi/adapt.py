@@ -23,7 +23,7 @@ from deot_mpi.agent import Agents
 from deot_mpi.data.samples import Floats, Samples, check_samples
 from deot_mpi.data.scaling import scaled
 from deot_mpi.data.start import Start, agree_on_start, given_start
-from deot_mpi.eot import answers_of, prepare, settled, transport_values
+from deot_mpi.eot import guarantee_of, prepare, settled, transport_values
 from deot_mpi.exchange.traffic import adapt_bytes
 from deot_mpi.faults.keeper import Keeper, Stop
 from deot_mpi.faults.survival import Past, survive
@@ -32,7 +32,6 @@ from deot_mpi.kinds import Kind
 from deot_mpi.options import AdaptOptions
 from deot_mpi.privacy.disclosure import adapt_notes, choice_notes, loss_notes, protection_notes, protocol_notes
 from deot_mpi.privacy.findings import Protection
-from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.problem import Holding, make_channel, make_solver
 from deot_mpi.resources import one_blas_thread
 from deot_mpi.result import AdaptResult, EpsChoice, TracePoint
@@ -264,7 +263,7 @@ def _result(
 ) -> AdaptResult:
     view, (state, ended, resumed) = holding.view, solved
     right = _right(setting, carried.predictions)
-    costs = spent(setting, clock)
+    costs, guaranteed = spent(setting, clock), guarantee_of(setting, options)
     known = account(
         setting, ended.errors, costs, adapt_bytes(setting, options, state.round - (resumed or 0), classes.count)
     )
@@ -288,7 +287,7 @@ def _result(
         potential=state.potential,
         notes=(*adapt_notes(setting, options), *protocol_notes(protocol)),
         settings=settings_of(options),
-        guarantee=guarantee(options.flip, options.bits, answers_of(setting, options)),
+        guarantee=guaranteed,
         method=options.method,
         classes=tuple(int(name) for name in classes.names),
         class_shares=tuple(float(share) for share in classes.shares),

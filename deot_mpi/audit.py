@@ -18,13 +18,12 @@ from deot_mpi.adaptation.carry import parts_of_barycentres
 from deot_mpi.agent import Agents
 from deot_mpi.data.samples import Floats, Samples, check_samples
 from deot_mpi.data.scaling import scaled
-from deot_mpi.eot import answers_of, eps_of, prepare, solve_eot, solve_prepared
+from deot_mpi.eot import answers_of, eps_of, guarantee_of, prepare, solve_eot, solve_prepared
 from deot_mpi.errors import InputError
 from deot_mpi.kinds import Kind
 from deot_mpi.options import AuditOptions
 from deot_mpi.privacy.disclosure import PROTECTED
 from deot_mpi.privacy.findings import AttackReport, AuditResult, FrontierPoint
-from deot_mpi.privacy.guarantee import guarantee
 from deot_mpi.privacy.noise import Noise, rounded_norms
 from deot_mpi.privacy.victims import (
     FROM_SKETCHES,
@@ -155,7 +154,7 @@ def _audit(
         frontier=tuple(points),
         distance_error=distance_error,
         strongest=strongest.name,
-        guarantee=guarantee(options.flip, options.bits, answers_of(setting, options)),
+        guarantee=guarantee_of(setting, options),
         verdict=verdict(attacks, distance_error, options),
         bits=options.bits,
         dimension=setting.sizes.dimension,

@@ -31,7 +31,7 @@ from deot_mpi.privacy.disclosure import (
     reference_notes,
 )
 from deot_mpi.privacy.findings import Protection
-from deot_mpi.privacy.guarantee import answers_sent, guarantee
+from deot_mpi.privacy.guarantee import Guarantee, answers_sent, guarantee
 from deot_mpi.privacy.noise import Chance, Noise, private_chance
 from deot_mpi.problem import Holding, build, check_resolution, largest_local_distance, make_channel, make_solver
 from deot_mpi.reference import FLAT_SIZE, REFERENCE_TIMEOUT, Pooled, compare, flatten, require_pot, unflatten
@@ -169,6 +169,17 @@ def answers_of(setting: Setting, options: EOTOptions) -> int:
     return answers_sent(setting.protocol.support, options.pairwise_seeds, options.one_sided)
 
 
+def guarantee_of(setting: Setting, options: EOTOptions) -> Guarantee | None:
+    """What flips guarantee; collective where there are any."""
+
+    def ask(composed: Callable[[], Floats]) -> Floats:
+        numbers = composed() if setting.agents.comm.rank == 0 else np.empty(2)
+        setting.collectives.broadcast(Kind.CONTROL, numbers)
+        return numbers
+
+    return guarantee(options.flip, options.bits, answers_of(setting, options), ask)
+
+
 def _reseeded(kernel: SketchKernel, seed: int) -> Kernel:
     return replace(kernel, seed=seed)
 
@@ -227,7 +238,7 @@ def _result(
 ) -> EOTResult:
     view, ended = holding.view, solution.ended
     values, rounds = transport_values(ended, view.eps), solution.state.round - (solution.resumed or 0)
-    costs = spent(setting, clock)
+    costs, guaranteed = spent(setting, clock), guarantee_of(setting, options)
     reference, errors, pairs = None, None, "edges"
     tau: float | None
     if options.reference:
@@ -266,7 +277,7 @@ def _result(
             *reference_notes(reference),
         ),
         settings=settings_of(options),
-        guarantee=guarantee(options.flip, options.bits, answers_of(setting, options)),
+        guarantee=guaranteed,
     )
 
 

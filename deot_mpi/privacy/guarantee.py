@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -9,6 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
+from deot_mpi.data.samples import Floats
 from deot_mpi.privacy.noise import bit_epsilon
 
 DELTA = 1e-6
@@ -35,13 +37,25 @@ class Guarantee:
     together_delta: float | None
 
 
-def guarantee(flip: float, bits: int, answers: int = 1) -> Guarantee | None:
-    """None without flips: then nothing is guaranteed."""
+Ask = Callable[[Callable[[], Floats]], Floats]
+"""Has some rank compute numbers, and gives them to all."""
+
+
+def guarantee(flip: float, bits: int, answers: int = 1, ask: Ask | None = None) -> Guarantee | None:
+    """None without flips: then nothing is guaranteed. ``ask`` says who asks the accountant, whose import takes longer
+    than a small run does; by default everybody does."""
     if flip == 0:
         return None
+
+    def composed() -> Floats:
+        return np.array([_composed(flip, bits), _composed(flip, answers * bits)], dtype=np.float64)  # None: NaN
+
+    found = [
+        None if np.isnan(epsilon) else float(epsilon) for epsilon in (composed() if ask is None else ask(composed))
+    ]
     return Guarantee(
-        flip, bit_epsilon(flip), bits * bit_epsilon(flip), DELTA, _composed(flip, bits),
-        answers, answers * bits * bit_epsilon(flip), _composed(flip, answers * bits),
+        flip, bit_epsilon(flip), bits * bit_epsilon(flip), DELTA, found[0],
+        answers, answers * bits * bit_epsilon(flip), found[1],
     )  # fmt: skip
 
 
