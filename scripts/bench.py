@@ -321,7 +321,7 @@ def main() -> int:
     strangers = [name for name in chosen.peers.split(",") if name not in PEERS]
     if strangers:
         parser.error(f"{', '.join(strangers)} is not a peer; peers are {', '.join(PEERS)}")
-    console = Console(width=150 if not sys.stdout.isatty() else None)
+    console = Console(width=180 if not sys.stdout.isatty() else None)
     out = Path(chosen.out)
     out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {
