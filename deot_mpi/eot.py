@@ -174,7 +174,7 @@ def guarantee_of(setting: Setting, options: EOTOptions) -> Guarantee | None:
 
     def ask(composed: Callable[[], Floats]) -> Floats:
         numbers = composed() if setting.agents.comm.rank == 0 else np.empty(2)
-        setting.collectives.broadcast(Kind.CONTROL, numbers)
+        setting.collectives.broadcast(Kind.CONTROL, numbers, REFERENCE_TIMEOUT)
         return numbers
 
     return guarantee(options.flip, options.bits, answers_of(setting, options), ask)

@@ -125,6 +125,8 @@ def test_two_halves_are_the_entry_and_the_upper_one_is_near_it(given: type, widt
     if width > 500:
         assert abs(float((alone / whole - 1).mean())) < 2.0**-9 / np.sqrt(3 * width)  # errors of either sign
     with pytest.raises(ValueError, match="do not hold"):
+        loops.absorb_halves(exponent, np.zeros(5), -80.0, upper[:-1], lower[:-1])
+    with pytest.raises(ValueError, match="do not fit"):
         loops.absorb_halves(exponent, np.zeros(5), -80.0, upper[:, :-1], lower)
 
 
@@ -146,7 +148,12 @@ def test_passes_that_are_wrong_or_of_another_machine_are_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert loops._is_right(BUILT)  # type: ignore[arg-type]
-    assert not loops._is_right(SimpleNamespace(plan_rows=lambda *_: None))  # type: ignore[arg-type]
+    idle = SimpleNamespace(**dict.fromkeys(loops._PASSES, lambda *_: None))
+    assert not loops._is_right(idle)  # type: ignore[arg-type]
+    halved = SimpleNamespace(**{name: getattr(BUILT, name) for name in loops._PASSES} | {"join": lambda *_: None})
+    assert not loops._is_right(halved)  # type: ignore[arg-type]
+    old = SimpleNamespace(**{name: getattr(BUILT, name) for name in loops._PASSES if name != "sweep_upper"})
+    assert not loops._is_right(old)  # type: ignore[arg-type]
     monkeypatch.setattr(loops, "__file__", str(tmp_path / "loops.py"))
     assert loops._library() is None  # not built
     (tmp_path / f"_loops{EXTENSION_SUFFIXES[0]}").write_text("not a library")

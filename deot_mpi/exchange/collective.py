@@ -22,7 +22,7 @@ from deot_mpi.errors import InputError
 from deot_mpi.exchange.edges import Edges
 from deot_mpi.exchange.join import agree, broadcast_text
 from deot_mpi.exchange.ledger import Ledger
-from deot_mpi.exchange.waiting import wait_all
+from deot_mpi.exchange.waiting import abandon, wait_all
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
 
@@ -93,13 +93,17 @@ class Collectives:
         own[agents.index] = row
         root = agents.domain.rank == 0
         send = MPI.IN_PLACE if root else own.copy()  # the broadcast into ``own`` may come before the reduction is over
-        reduction = agents.domain.Ireduce(send, own if root else None, MPI.SUM, 0)
-        broadcasts: list[MPI.Request] = []
-        for role in Role:
-            if root and role is agents.role:
-                self._finish([reduction], kind, timeout)
-            broadcasts.append(agents.comm.Ibcast(tables[role], agents.rank_of(role, 0)))
-        self._finish([reduction, *broadcasts], kind, timeout)
+        started: list[MPI.Request] = []
+        try:
+            started.append(agents.domain.Ireduce(send, own if root else None, MPI.SUM, 0))
+            for role in Role:
+                if root and role is agents.role:
+                    self._finish(started[:1], kind, timeout)
+                started.append(agents.comm.Ibcast(tables[role], agents.rank_of(role, 0)))
+            self._finish(started, kind, timeout)
+        except BaseException:
+            abandon(started)  # those that nobody was waiting for yet, too
+            raise
         return Tables(tables[Role.SOURCE], tables[Role.TARGET])
 
     def masked_sum(self, edges: Edges, row: Floats, kind: Kind = Kind.MEAN) -> Floats:

@@ -131,7 +131,7 @@ class Channel:
 
     ``outgoing[j]`` is what goes to neighbour j (the same array for all, or one each), ``incoming[j]`` holds the last
     that came from it. Use it in a ``with`` block: the requests are freed at its end.
-    Whoever posts must not touch ``outgoing`` before the next ``swap`` or ``arrivals``, which complete what was posted.
+    Whoever posts must not touch ``outgoing`` before ``arrivals``, or a ``swap`` that only receives, has completed that.
     """
 
     def __init__(self, edges: Edges, kind: Kind, outgoing: dict[int, Floats], incoming: dict[int, Floats]) -> None:
@@ -144,6 +144,8 @@ class Channel:
     def swap(self, send_to: Sequence[int], receive_from: Sequence[int]) -> None:
         """Start the sends and receives of this turn and complete them all."""
         receives = self._expect(receive_from)
+        if send_to:
+            self._complete_posted()
         self.post(send_to)
         sends, self._posted = self._posted, []
         statuses = wait_all([*receives, *sends], self._edges.timeout, lambda: self._edges._names(receive_from))
@@ -152,6 +154,7 @@ class Channel:
 
     def post(self, send_to: Sequence[int]) -> None:
         """Start the sends of this turn. A large one is complete only when its receiver is there: no need to wait."""
+        assert not (self._posted and send_to), "what was posted before is not complete"
         for j in send_to:
             self._edges.count(self._kind, j, self.outgoing[j].nbytes)
             self._send[j].Start()

@@ -27,6 +27,11 @@
 #else
 #define FOR_EVERY_PROCESSOR
 #endif
+#if defined(__clang__)
+#define ON_ITS_OWN __attribute__((noinline))
+#else
+#define ON_ITS_OWN __attribute__((noinline, noclone))
+#endif
 #define INLINE static inline __attribute__((always_inline))
 
 /* Adding and subtracting 1.5 * 2^(digits - 1) rounds to a whole number, which then stands in the last bits. */
@@ -204,7 +209,8 @@ void join(ptrdiff_t rows, ptrdiff_t width, const uint32_t *upper, const uint32_t
     ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK;
     for (ptrdiff_t n = 0; n < rows; n++)
         for (ptrdiff_t k = 0; k < blocks; k++) {
-            eight_words u = ((const eight_words *)upper)[n * blocks + k], l = ((const eight_words *)lower)[n * blocks + k];
+            eight_words u = ((const eight_words *)upper)[n * blocks + k];
+            eight_words l = ((const eight_words *)lower)[n * blocks + k];
             eight pair[2] = {both_below(u, l), both_above(u, l)};
             ptrdiff_t many = width - k * BLOCK < BLOCK ? width - k * BLOCK : BLOCK;
             memcpy(numbers + n * width + k * BLOCK, pair, (size_t)many * sizeof *numbers);
@@ -242,13 +248,13 @@ INLINE void some_upper_sums(
 }
 
 /* Never inlined: whoever asks for the same rows and columns gets the same bits. */
-FOR_EVERY_PROCESSOR __attribute__((noinline))
+FOR_EVERY_PROCESSOR ON_ITS_OWN
 void four_upper_sums(ptrdiff_t row, const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sums)
 {
     some_upper_sums(4, row, upper, blocks, scaled, sums);
 }
 
-FOR_EVERY_PROCESSOR __attribute__((noinline))
+FOR_EVERY_PROCESSOR ON_ITS_OWN
 void one_upper_sum(const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sum)
 {
     some_upper_sums(1, 0, upper, blocks, scaled, sum);
@@ -289,15 +295,16 @@ INLINE void carry(ptrdiff_t width, const float *column, double *total)
         total[m] += column[m];
 }
 
-/* A sweep over the upper halves of rows, `step` of which at a time are added up in float32. Columns come in parts, one for each neighbour: of part p, blocks first[p] to
- * last[p] - 1, which it may share with the parts beside it, and `scaled` with zeros for the columns of these, from
- * at[p] on. `sums` has `stride` numbers for each part; those of parts that were heard are there already. Then
- * scale_n = lift_n times the sum over parts, and total_m += sum_n (shares_n / scale_n) upper_nm. */
+/* A sweep over the upper halves of rows, `step` of which at a time are added up in float32. Columns come in parts, one
+ * for each neighbour: of part p, blocks first[p] to last[p] - 1, which it may share with the parts beside it, and
+ * `scaled` with zeros for the columns of these, from at[p] on. `sums` has `stride` numbers for each part; those of
+ * parts that were heard are there already. Then scale_n = lift_n times the sum over parts, and
+ * total_m += sum_n (shares_n / scale_n) upper_nm. */
 FOR_EVERY_PROCESSOR
 void sweep_upper(
-    ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, ptrdiff_t parts, const int64_t *first, const int64_t *last,
-    const int64_t *at, const float *scaled, const uint8_t *heard, double *sums, ptrdiff_t stride, const double *lift,
-    const double *shares, double *scale, float *column, double *total)
+    ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, ptrdiff_t parts, const int64_t *first,
+    const int64_t *last, const int64_t *at, const float *scaled, const uint8_t *heard, double *sums, ptrdiff_t stride,
+    const double *lift, const double *shares, double *scale, float *column, double *total)
 {
     ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, row = blocks * WORDS;
     for (ptrdiff_t n = 0, stop = 0; n < rows;) {

@@ -144,7 +144,7 @@ class ProductPairs:
         if self._left.shape[1] > _MANY_COLUMNS:
             return ShiftedPairs(self, rows, columns, temperature)
         moved = copy(self)  # the two shifts go into the two extra columns: no pass of their own
-        moved._left, moved._right = self._left.copy(), self._right.copy()
+        moved._left, moved._right, moved._packed = self._left.copy(), self._right.copy(), None
         moved._left[:, :-2] /= temperature
         moved._left[:, -2] = moved._left[:, -2] / temperature + rows
         moved._right[:, -1] = moved._right[:, -1] / temperature + columns

@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import loops
+from deot_mpi.kernel.loops import BLOCK
 
 Precision = Literal["float32", "float64"]
 
 FLOOR: dict[Precision, float] = {"float32": -80.0, "float64": -690.0}
 """Entries below exp(this) of their row's largest are stored as exp(this): far below the rounding of any sum, and never
 so small that the processor falls back to slow (denormal) arithmetic."""
-
-BLOCK = 16
-"""Columns that ``_loops.c`` takes together."""
 
 
 class Layout:

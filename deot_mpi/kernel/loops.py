@@ -20,6 +20,13 @@ from deot_mpi.data.samples import Floats
 
 Rows = NDArray[np.floating]
 
+BLOCK, WORDS = 16, 8
+"""Columns that ``_loops.c`` takes together, and words that hold one half of their entries."""
+_PASSES = (
+    "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single", "absorb_split_rounded", "join",
+    "upper_sums", "sweep_upper", "sweep_both", "product", "plan_rows", "look_up", "take_off_noise",
+)  # fmt: skip
+
 _ABSORB = {
     (np.dtype(np.float32), np.dtype(np.float32)): ("absorb_single", ctypes.c_float),
     (np.dtype(np.float64), np.dtype(np.float32)): ("absorb_rounded", ctypes.c_double),
@@ -45,11 +52,23 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _is_right(library: ctypes.CDLL) -> bool:
-    """Whether its exp is exp: a compiler that takes liberties with sums would undo how it rounds."""
+    """Whether it has all passes, its exp is exp (a compiler that takes liberties with sums would undo how it rounds),
+    and its halves make a whole."""
+    if not all(hasattr(library, name) for name in _PASSES):
+        return False  # of an earlier version
     exponent, sums, products = np.linspace(-700.0, 700.0, 29)[:, None], np.empty(29), np.empty(29)
     plan = exponent.copy()
     library.plan_rows(*_size(plan), _at(plan), _at(sums), _at(products))
-    return bool(np.allclose(plan, np.exp(exponent), rtol=1e-14, atol=0.0))
+    single, shift, whole = (
+        np.linspace(-79.0, 0.0, 19, dtype=np.float32)[None],
+        np.zeros(1, np.float32),
+        np.empty((1, 19)),
+    )
+    upper, lower = np.empty((2, 1, 2 * WORDS), dtype=np.uint32)
+    whole = whole.astype(np.float32)
+    library.absorb_split_single(*_size(single), _at(single), _at(shift), ctypes.c_float(-80.0), _at(upper), _at(lower))
+    library.join(*_size(whole), _at(upper), _at(lower), _at(whole))
+    return np.allclose(plan, np.exp(exponent), rtol=1e-14, atol=0.0) and np.allclose(whole, np.exp(single), rtol=1e-6)
 
 
 def absorb(exponent: Rows, shift: Rows, floor: float, out: Rows) -> None:
@@ -73,8 +92,8 @@ def absorb_halves(
     """As ``absorb`` into float32, in the two halves that ``halves`` describes. Compiled only."""
     name, number = {np.dtype(np.float32): ("absorb_split_single", ctypes.c_float),
                     np.dtype(np.float64): ("absorb_split_rounded", ctypes.c_double)}[exponent.dtype]  # fmt: skip
-    rows, width = exponent.shape
-    if upper.shape != lower.shape or upper.shape != (rows, -(-width // 16) * 8):
+    (rows, width), _ = exponent.shape, (_size(exponent), _size(upper, lower))
+    if upper.shape != (rows, -(-width // BLOCK) * WORDS):
         raise ValueError(f"halves of {upper.shape} and {lower.shape} words do not hold {exponent.shape} entries")
     call(name, rows, width, exponent, _line(shift, rows, exponent.dtype), number(floor), upper, lower)
 
@@ -89,25 +108,26 @@ def joined_halves(upper: NDArray[np.uint32], lower: NDArray[np.uint32], width: i
 def upper_sums(upper: NDArray[np.uint32], words: slice, scaled: NDArray[np.float32]) -> Floats:
     """sum_m H_nm w_m of every row, over the columns in some of its words. Compiled only."""
     sums = np.empty(len(upper))
-    call("upper_sums", *upper.shape, upper[:, words], (words.stop - words.start) // 8, scaled, sums)
+    call("upper_sums", *upper.shape, upper[:, words], (words.stop - words.start) // WORDS, scaled, sums)
     return sums
 
 
 def packed(right: NDArray[np.float32]) -> NDArray[np.float32]:
     """The right side of a ``product``: 16 rows side by side, number by number, with zeros after the last."""
     rows, inner = right.shape
-    whole = np.zeros((-(-rows // 16) * 16, inner), dtype=np.float32)
+    whole = np.zeros((-(-rows // BLOCK) * BLOCK, inner), dtype=np.float32)
     whole[:rows] = right
-    return np.ascontiguousarray(whole.reshape(-1, 16, inner).transpose(0, 2, 1))
+    return np.ascontiguousarray(whole.reshape(-1, BLOCK, inner).transpose(0, 2, 1))
 
 
 def product(left: NDArray[np.float32], right: NDArray[np.float32], out: NDArray[np.float32]) -> NDArray[np.float32]:
     """out = left @ right.T, for a right side that is ``packed``. Compiled only: faster than BLAS where rows are short,
     and their sums are always added up in one order."""
-    rows, width = out.shape
-    if left.shape != (rows, right.shape[1]) or not 0 <= right.shape[0] * 16 - width < 16 or not out.flags.c_contiguous:
+    (rows, width), _ = out.shape, _size(out)
+    if left.shape != (rows, right.shape[1]) or not 0 <= right.shape[0] * BLOCK - width < BLOCK:
         raise ValueError(f"a product of {left.shape} with packed {right.shape} is not {out.shape}")
-    call("product", rows, width, left.shape[1], np.ascontiguousarray(left), right, out)
+    left, right = (np.ascontiguousarray(side, dtype=np.float32) for side in (left, right))
+    call("product", rows, width, left.shape[1], left, right, out)
     return out
 
 

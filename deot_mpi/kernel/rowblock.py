@@ -25,6 +25,8 @@ Part = TypeVar("Part")
 
 _CHUNK_ENTRIES = 1 << 19
 """Entries of a chunk of rows: 2 MiB of float32, so that it is still in cache for its column sums."""
+_FEWEST_ROWS, _MOST_ROWS = 16, 4096
+"""Rows of a chunk: what is done once for a chunk must not count, and its column sums are added up in float32."""
 _SPANS = 8
 """Parts of the block that may be swept side by side. Always the same parts, so that threads do not change a bit."""
 _DRIFT: dict[Precision, float] = {"float32": 30.0, "float64": 300.0}
@@ -32,7 +34,7 @@ _DRIFT: dict[Precision, float] = {"float32": 30.0, "float64": 300.0}
 lost to it is still below exp(30 - 80) of the row's sum."""
 _STALE = 30.0
 """Both halves are read again when the potentials are this many times their last move away from where that was last
-done: what the lower one adds is then off by 3 % of what still changes, and by less where more than one term counts."""
+done: a sum is then off by 12 % (0.004 times 30) of what still changes at most, by far less where many terms count."""
 _LIGHTEST = 1e-12
 """Columns whose weight is a smaller part of the heaviest one's than this would sink to the floor of float32."""
 
@@ -99,7 +101,7 @@ class RowBlock:
         rows, width = pairs.shape
         self._layout = Layout(self.columns, width)
         self._places = {j: place for place, j in enumerate(self.columns)}
-        self._step = max(1, _CHUNK_ENTRIES // max(width, 1))
+        self._step = min(max(_CHUNK_ENTRIES // max(width, 1), _FEWEST_ROWS), _MOST_ROWS) // 4 * 4
         chunks = [slice(start, min(start + self._step, rows)) for start in range(0, rows, self._step)]
         self._spans = [span for span in _split(chunks, _SPANS) if span]
         self._shift = np.zeros(rows)
@@ -125,6 +127,7 @@ class RowBlock:
         spread = np.ptp(self._log_weights) if self._log_weights.size else 0.0
         self.precision = precision if spread < -np.log(_LIGHTEST) else "float64"
         rows, width = self._pairs.shape
+        width = self._layout.blocks * loops.BLOCK if self._in_halves else width
         self.stored = rows * width * np.dtype(self.precision).itemsize <= self._memory
         self.release()
 
@@ -206,11 +209,11 @@ class RowBlock:
         parts = self._over_spans(lambda chunks: self._sweep_chunks(chunks, sweep, exponents, anew))
         self._tallies.heard[:] = 0
         total = _in_order(parts)
-        self._last = potential
+        self._last = potential.copy()
         if not self._in_halves:
             return np.asarray(total[0])
         if both:
-            self._lifted = potential if columns else None
+            self._lifted = self._last if columns else None
             self._column_lift = _ratio(total[0], total[1]) if columns else self._column_lift
             return np.asarray(total[0])
         return np.asarray(total[0] * self._column_lift)

@@ -37,10 +37,10 @@ def main() -> None:
         result = deot_mpi.eot(comm, rows, role, **{**defaults, **options})
         return result, time.perf_counter() - started
 
-    first, total = solve()
+    first, first_total = solve()
     known = comm.bcast(first.seconds, root=0)
     later = sorted((solve() for _ in further(known, again)), key=lambda one: one[0].seconds)
-    result, total = later[len(later) // 2] if later else (first, total)
+    result, total = later[len(later) // 2] if later else (first, first_total)
     gathered = comm.gather(first.potential, root=0)
     if comm.rank == 0:
         f, g = np.concatenate(gathered[:sources]), np.concatenate(gathered[sources:])
@@ -54,6 +54,7 @@ def main() -> None:
             round_seconds=_round_seconds(result.trace),
             total_seconds=total,
             first_seconds=first.seconds,
+            first_total_seconds=first_total,
             peak_memory=sum(agent.peak_memory for agent in first.agents),
             working_seconds=sum(agent.working_seconds for agent in result.agents),
             round_bytes=ledger.of(Kind.POTENTIALS).bytes + ledger.of(Kind.CONTROL).collective_bytes,
