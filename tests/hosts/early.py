@@ -18,7 +18,7 @@ hear, sweep = RowBlock.hear, RowBlock.sweep
 
 def counted_hear(block: RowBlock, neighbour: int, potential: Floats) -> None:
     hear(block, neighbour, potential)
-    counted["early"] += neighbour in block._heard
+    counted["early"] += int(block._tallies.heard[block._places[neighbour]])
 
 
 def counted_sweep(block: RowBlock, potential: Floats) -> tuple[Floats, Floats]:
