@@ -75,8 +75,10 @@ setup: $(READY)
 $(READY): pyproject.toml scripts/configure_mpi.py deot_mpi/kernel/_loops.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	@rm -f deot_mpi/kernel/_loops*.so
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[mpi,test,check]'
 	$(VENV)/bin/python scripts/configure_mpi.py
+	@$(VENV)/bin/python -c 'from deot_mpi.kernel import loops; print("innermost passes:", "compiled" if loops.compiled else "in NumPy, slower (no C compiler that could build them)")'
 	@touch $@
 
 clean:

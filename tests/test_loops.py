@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +20,16 @@ BUILT = loops.compiled
 @pytest.fixture(params=["compiled", "numpy"], autouse=True)
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "compiled" and BUILT is None:
-        pytest.skip("no compiled passes: there was no C compiler when the package was installed")
+        pytest.skip("no compiled passes: none were built when the package was installed")
     monkeypatch.setattr(loops, "compiled", BUILT if request.param == "compiled" else None)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@pytest.mark.skipif(os.environ.get("DEOT_LOOPS") == "numpy", reason="NumPy's passes are asked for")
+@pytest.mark.parametrize("_way", ["numpy"], indirect=True)
+def test_where_there_is_a_compiler_the_passes_are_built() -> None:
+    """pip says nothing when it could not build them."""
+    assert BUILT is not None
 
 
 def long_exp(x: np.ndarray) -> np.ndarray:

@@ -27,11 +27,6 @@
 #else
 #define FOR_EVERY_PROCESSOR
 #endif
-#if defined(__clang__)
-#define ON_ITS_OWN __attribute__((noinline))
-#else
-#define ON_ITS_OWN __attribute__((noinline, noclone))
-#endif
 #define INLINE static inline __attribute__((always_inline))
 
 /* Adding and subtracting 1.5 * 2^(digits - 1) rounds to a whole number, which then stands in the last bits. */
@@ -248,13 +243,13 @@ INLINE void some_upper_sums(
 }
 
 /* Never inlined: whoever asks for the same rows and columns gets the same bits. */
-FOR_EVERY_PROCESSOR ON_ITS_OWN
+FOR_EVERY_PROCESSOR __attribute__((noinline))
 void four_upper_sums(ptrdiff_t row, const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sums)
 {
     some_upper_sums(4, row, upper, blocks, scaled, sums);
 }
 
-FOR_EVERY_PROCESSOR ON_ITS_OWN
+FOR_EVERY_PROCESSOR __attribute__((noinline))
 void one_upper_sum(const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sum)
 {
     some_upper_sums(1, 0, upper, blocks, scaled, sum);
