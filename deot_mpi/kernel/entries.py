@@ -82,8 +82,6 @@ class Sweep:
 class Entries(Protocol):
     """The entries of some rows."""
 
-    in_halves: bool
-
     def part(self, rows: slice) -> Entries:
         """Those of fewer rows, in the same memory."""
 
@@ -103,8 +101,6 @@ class Entries(Protocol):
 
 class Numbers:
     """Entries as an array, and BLAS for their sums."""
-
-    in_halves = False
 
     def __init__(self, array: NDArray[np.floating], layout: Layout, precision: Precision) -> None:
         self._array, self._layout, self._precision = array, layout, precision

@@ -43,8 +43,6 @@ def in_large_pages(shape: tuple[int, ...]) -> NDArray[np.uint32]:
 class Halves:
     """Some rows; ``upper`` and ``lower`` are laid out as ``_loops.c`` says."""
 
-    in_halves = True
-
     def __init__(self, upper: NDArray[np.uint32], lower: NDArray[np.uint32], layout: Layout) -> None:
         self._upper, self._lower, self._layout = upper, lower, layout
 

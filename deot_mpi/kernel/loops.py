@@ -92,7 +92,8 @@ def absorb_halves(
     """As ``absorb`` into float32, in the two halves that ``halves`` describes. Compiled only."""
     name, number = {np.dtype(np.float32): ("absorb_split_single", ctypes.c_float),
                     np.dtype(np.float64): ("absorb_split_rounded", ctypes.c_double)}[exponent.dtype]  # fmt: skip
-    (rows, width), _ = exponent.shape, (_size(exponent), _size(upper, lower))
+    _size(exponent), _size(upper, lower)
+    rows, width = exponent.shape
     if upper.shape != (rows, -(-width // BLOCK) * WORDS):
         raise ValueError(f"halves of {upper.shape} and {lower.shape} words do not hold {exponent.shape} entries")
     call(name, rows, width, exponent, _line(shift, rows, exponent.dtype), number(floor), upper, lower)
@@ -123,7 +124,8 @@ def packed(right: NDArray[np.float32]) -> NDArray[np.float32]:
 def product(left: NDArray[np.float32], right: NDArray[np.float32], out: NDArray[np.float32]) -> NDArray[np.float32]:
     """out = left @ right.T, for a right side that is ``packed``. Compiled only: faster than BLAS where rows are short,
     and their sums are always added up in one order."""
-    (rows, width), _ = out.shape, _size(out)
+    _size(out)
+    rows, width = out.shape
     if left.shape != (rows, right.shape[1]) or not 0 <= right.shape[0] * BLOCK - width < BLOCK:
         raise ValueError(f"a product of {left.shape} with packed {right.shape} is not {out.shape}")
     left, right = (np.ascontiguousarray(side, dtype=np.float32) for side in (left, right))
