@@ -190,17 +190,11 @@ def row_block(
 def make_solver(setting: Setting, holding: Holding, channel: Channel, probe: Channel, options: Options) -> Solver:
     protocol, view, rows = setting.protocol, holding.view, holding.rows
     if options.solver == "sinkhorn":
-
-        def tally(row: Floats) -> dict[Role, Floats]:
-            tables = setting.collectives.tally(Kind.CONTROL, row)
-            return {role: tables.of(role) for role in Role}
-
         return Sinkhorn(
             view,
             rows,
             channel,
             probe,
-            tally,
             accelerate=options.acceleration == "anderson",
             scaling=options.eps_scaling,
             single_precision=options.single_precision,

@@ -36,6 +36,8 @@ Progress = Callable[[TracePoint], None]
 _SINGLE_SHARE = 0.8
 """A float32 solver aims this much lower than tol, so that its rounding does not show in the float64 check."""
 
+CHECK_SIZE = 5
+"""Numbers of a measurement that an agent tells the others."""
 
 Chosen = TypeVar("Chosen", bound=Options)
 
@@ -85,28 +87,37 @@ class Recorder:
         self.rounds_before, self.start, self.outer = 0, 0, 0
         self.temperature = 1.0
 
-    def __call__(self, round_: int, own: Measure) -> Measure:
-        row = np.array(
-            [own.objective, own.error, own.change, self._setting.ledger.total_bytes, own.staleness], dtype=np.float64
-        )
-        table = self._setting.collectives.share(Kind.CONTROL, row)
-        rows = np.concatenate([table.source, table.target])
+        self._last: tuple[Measure, int] | None = None
+
+    def add(self, own: Measure, row: Floats) -> tuple[Measure, dict[Role, Floats]]:
+        numbers = [own.objective, own.error, own.change, self._setting.ledger.total_bytes, own.staleness]
+        collectives, whole = self._setting.collectives, np.concatenate([numbers, row])
+        # Far apart, a shared table costs little: whoever waits for nothing in it goes on while it travels.
+        table = collectives.tally(Kind.CONTROL, whole) if row.size else collectives.share(Kind.CONTROL, whole)
+        measured = np.concatenate([table.source, table.target])[:, :CHECK_SIZE]
+        objective, error = self.constant + ordered_sum(measured[:, 0]), ordered_sum(measured[:, 1])
+        total = Measure(objective, error, float(measured[:, 2].max()), own.temperature, int(measured[:, 4].max()))
+        self._last = total, int(measured[:, 3].sum())
+        return total, {role: table.of(role)[:, CHECK_SIZE:] for role in Role}
+
+    def keep(self, round_: int) -> None:
+        assert self._last is not None
+        total, nbytes = self._last
         point = self._kind(
             round=self.rounds_before + round_,
-            objective=self.constant + ordered_sum(rows[:, 0]),
-            error=ordered_sum(rows[:, 1]),
-            change=float(rows[:, 2].max()),
+            objective=total.objective,
+            error=total.error,
+            change=total.change,
             seconds=self._clock.seconds,
-            bytes=int(rows[:, 3].sum()),
-            temperature=self.temperature * own.temperature,
+            bytes=nbytes,
+            temperature=self.temperature * total.temperature,
             start=self.start,
             outer=self.outer,
-            staleness=int(rows[:, 4].max()),
+            staleness=total.staleness,
         )
         self.trace.append(point)
         if self._progress is not None:
             self._progress(point)
-        return Measure(point.objective, point.error, point.change)
 
 
 @dataclass(frozen=True)

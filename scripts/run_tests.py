@@ -93,6 +93,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, help="only the MPI tests, with this many ranks")
     parser.add_argument("pytest_arguments", nargs="*", help="passed on to pytest, after --")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and end what was started
     pytest = [sys.executable, "-m", "pytest", "-q", "--color=no", *chosen.pytest_arguments]
     sizes, started = SIZES if chosen.ranks is None else (chosen.ranks,), time.monotonic()
     with tempfile.TemporaryDirectory() as name:

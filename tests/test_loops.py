@@ -141,16 +141,37 @@ def test_two_halves_are_the_entry_and_the_upper_one_is_near_it(given: type, widt
 
 
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)
-@pytest.mark.parametrize(("rows", "width", "inner"), [(1, 1, 1), (6, 16, 3), (13, 47, 52), (7, 33, 258)])
-def test_products_are_those_of_blas(rows: int, width: int, inner: int) -> None:
+@pytest.mark.parametrize(("rows", "width", "inner"), [(1, 1, 1), (6, 16, 3), (29, 47, 52), (7, 333, 258), (5, 9000, 4)])
+def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, inner: int) -> None:
+    """Against NumPy in float64; rows whose number is no multiple of six, and so many columns that few rows go at once.
+    An exponent is off by what its terms lose when they are added up in float32, an entry by as much of itself."""
     rng = np.random.default_rng(inner)
     left, right = (rng.normal(size=(many, inner)).astype(np.float32) for many in (rows, width))
-    found = loops.product(left, loops.packed(right), np.empty((rows, width), dtype=np.float32))
-    exact = left.astype(float) @ right.astype(float).T
-    size = np.abs(left).astype(float) @ np.abs(right).astype(float).T
-    assert float((np.abs(found - exact) / size).max()) < inner * np.finfo(np.float32).eps
-    with pytest.raises(ValueError, match="is not"):
-        loops.product(left, loops.packed(right), np.empty((rows, width + 16), dtype=np.float32))
+    column = rng.normal(size=width).astype(np.float32)
+    exponent = left.astype(float) @ right.astype(float).T + column
+    size = np.abs(left).astype(float) @ np.abs(right).astype(float).T + np.abs(column)
+    off = (inner + 1) * np.finfo(np.float32).eps * size
+
+    def entries(tops: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        upper, lower = (np.full((rows, -(-width // 16) * 8), 77, dtype=np.uint32) for _ in range(2))
+        tops = loops.absorb_product(left, loops.packed(right), column, tops, -80.0, upper, lower)
+        beyond = loops.joined_halves(upper, lower, -(-width // 16) * 16)[:, width:]
+        assert not beyond.any()
+        return loops.joined_halves(upper, lower, width), tops
+
+    found, tops = entries(None)
+    assert np.all(np.abs(tops - exponent.max(axis=1)) <= off.max(axis=1))
+    inside = np.maximum(exponent - tops[:, None], -80.0)
+    rounding = 4 * np.finfo(np.float32).eps * (1.0 + np.abs(inside))
+    assert np.all(np.abs(np.log(found.astype(float)) - inside) <= off + rounding)
+    again, _ = entries(tops)
+    np.testing.assert_array_equal(again, found)
+    lower_by_two, _ = entries(tops + np.float32(2.0))
+    assert np.all(lower_by_two <= found)
+    with pytest.raises(ValueError, match="do not make"):
+        loops.absorb_product(left, loops.packed(right), column, None, -80.0, *np.empty((2, rows + 1, 8), np.uint32))
+    with pytest.raises(ValueError, match="are needed"):
+        entries(np.zeros(rows + 1, dtype=np.float32))
 
 
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)

@@ -168,34 +168,36 @@ INLINE void put_block(const float *numbers, eight_words *upper, eight_words *low
 enum { BLOCKS_TOGETHER = 32, TOGETHER = BLOCK * BLOCKS_TOGETHER };
 
 /* As absorb, in two halves: rows of `blocks` blocks. */
-#define ABSORB_SPLIT(name, number)                                                                                     \
+#define ABSORB_SPLIT(name, row_name, number)                                                                           \
+    INLINE void row_name(                                                                                              \
+        ptrdiff_t width, const number *from, number top, number floor_, uint32_t *upper, uint32_t *lower)              \
+    {                                                                                                                  \
+        eight_words *to = (eight_words *)upper, *below = (eight_words *)lower;                                         \
+        for (ptrdiff_t start = 0; start < width; start += TOGETHER) {                                                  \
+            ptrdiff_t many = width - start < TOGETHER ? width - start : TOGETHER;                                      \
+            float entries[TOGETHER];                                                                                   \
+            _Pragma("omp simd") for (ptrdiff_t m = 0; m < many; m++)                                                   \
+            {                                                                                                          \
+                number x = from[start + m] - top;                                                                      \
+                entries[m] = exp_single((float)(floor_ > x ? floor_ : x));                                             \
+            }                                                                                                          \
+            for (; many % BLOCK; many++)                                                                               \
+                entries[many] = 0.0f;                                                                                  \
+            for (ptrdiff_t k = 0; k < many / BLOCK; k++, to++, below++)                                                \
+                put_block(entries + k * BLOCK, to, below);                                                             \
+        }                                                                                                              \
+    }                                                                                                                  \
     FOR_EVERY_PROCESSOR                                                                                                \
     void name(                                                                                                         \
         ptrdiff_t rows, ptrdiff_t width, const number *exponent, const number *shift, number floor_, uint32_t *upper,  \
         uint32_t *lower)                                                                                               \
     {                                                                                                                  \
-        ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK;                                                                \
-        for (ptrdiff_t n = 0; n < rows; n++) {                                                                         \
-            const number *from = exponent + n * width, top = shift[n];                                                 \
-            eight_words *to = (eight_words *)(upper + n * blocks * WORDS);                                             \
-            eight_words *below = (eight_words *)(lower + n * blocks * WORDS);                                          \
-            for (ptrdiff_t start = 0; start < width; start += TOGETHER) {                                              \
-                ptrdiff_t many = width - start < TOGETHER ? width - start : TOGETHER;                                  \
-                float entries[TOGETHER];                                                                               \
-                _Pragma("omp simd") for (ptrdiff_t m = 0; m < many; m++)                                               \
-                {                                                                                                      \
-                    number x = from[start + m] - top;                                                                  \
-                    entries[m] = exp_single((float)(floor_ > x ? floor_ : x));                                         \
-                }                                                                                                      \
-                for (; many % BLOCK; many++)                                                                           \
-                    entries[many] = 0.0f;                                                                              \
-                for (ptrdiff_t k = 0; k < many / BLOCK; k++, to++, below++)                                            \
-                    put_block(entries + k * BLOCK, to, below);                                                         \
-            }                                                                                                          \
-        }                                                                                                              \
+        ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;                                                           \
+        for (ptrdiff_t n = 0; n < rows; n++)                                                                           \
+            row_name(width, exponent + n * width, shift[n], floor_, upper + n * row, lower + n * row);                 \
     }
-ABSORB_SPLIT(absorb_split_single, float)
-ABSORB_SPLIT(absorb_split_rounded, double)
+ABSORB_SPLIT(absorb_split_single, split_row, float)
+ABSORB_SPLIT(absorb_split_rounded, split_row_rounded, double)
 
 /* The other way: entries as float32, `width` of them in a row. */
 FOR_EVERY_PROCESSOR
@@ -295,8 +297,7 @@ INLINE void carry(ptrdiff_t width, const float *column, double *total)
  * `scaled` with zeros for the columns of these, from at[p] on. `sums` has `stride` numbers for each part; those of
  * parts that were heard are there already. Then scale_n = lift_n times the sum over parts, and
  * total_m += sum_n (shares_n / scale_n) upper_nm. */
-FOR_EVERY_PROCESSOR
-void sweep_upper(
+INLINE void sweep_upper_span(
     ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, ptrdiff_t parts, const int64_t *first,
     const int64_t *last, const int64_t *at, const float *scaled, const uint8_t *heard, double *sums, ptrdiff_t stride,
     const double *lift, const double *shares, double *scale, float *column, double *total)
@@ -333,6 +334,23 @@ void sweep_upper(
         n += together;
         if (n == stop)
             carry(width, column, total);
+    }
+}
+
+/* Spans of rows, one after the other; span s begins with row bounds[s] and has a total of its own. */
+FOR_EVERY_PROCESSOR
+void sweep_upper(
+    ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, ptrdiff_t parts,
+    const int64_t *first, const int64_t *last, const int64_t *at, const float *scaled, const uint8_t *heard,
+    double *sums, ptrdiff_t stride, const double *lift, const double *shares, double *scale, float *column,
+    double *totals)
+{
+    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
+    for (ptrdiff_t s = 0; s < spans; s++) {
+        ptrdiff_t n = bounds[s];
+        sweep_upper_span(
+            bounds[s + 1] - n, step, width, upper + n * row, parts, first, last, at, scaled, heard, sums + n, stride,
+            lift + n, shares + n, scale + n, column, totals + s * width);
     }
 }
 
@@ -382,8 +400,7 @@ INLINE void both_sums(
 /* A sweep over both halves: scale_n = sum_m S_nm scaled_m, lift_n what that is of the same sum over the upper halves;
  * total_m += sum_n (shares_n / scale_n) S_nm, and total_upper the same of the upper halves. Without `total`, rows only.
  */
-FOR_EVERY_PROCESSOR
-void sweep_both(
+INLINE void sweep_both_span(
     ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, const uint32_t *lower,
     const float *scaled, double *lift, const double *shares, double *scale, float *column, float *column_upper,
     double *total, double *total_upper)
@@ -415,56 +432,90 @@ void sweep_both(
     }
 }
 
-/* out = left times right, where right has few columns and is packed: for every 16 of its rows, the first number of
- * each, the second of each, and so on, with zeros after the last row. Six rows of left at a time stay in registers. */
-enum { LANES = BLOCK, ROWS_AT_ONCE = 6, PANELS_AT_ONCE = 16 };
-
-INLINE void panel_product(
-    ptrdiff_t rows, ptrdiff_t inner, const float *left, const float *panel, ptrdiff_t width, ptrdiff_t lanes,
-    float *out)
+/* Spans as in sweep_upper; of each, first the total and then that of the upper halves. */
+FOR_EVERY_PROCESSOR
+void sweep_both(
+    ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper,
+    const uint32_t *lower, const float *scaled, double *lift, const double *shares, double *scale, float *column,
+    float *column_upper, double *totals)
 {
-    eight low[ROWS_AT_ONCE] = {{0}}, high[ROWS_AT_ONCE] = {{0}};
-    for (ptrdiff_t k = 0; k < inner; k++) {
-        eight y = *(const eight *)(panel + LANES * k), z = *(const eight *)(panel + LANES * k + 8);
-#pragma GCC unroll 6
-        for (ptrdiff_t n = 0; n < rows; n++) {
-            low[n] += left[n * inner + k] * y;
-            high[n] += left[n * inner + k] * z;
-        }
-    }
-#pragma GCC unroll 6
-    for (ptrdiff_t n = 0; n < rows; n++) {
-        float *to = out + n * width;
-        if (lanes == LANES) {
-            *(eight *)to = low[n];
-            *(eight *)(to + 8) = high[n];
-        } else {
-            float line[LANES];
-            memcpy(line, &low[n], sizeof low[n]);
-            memcpy(line + 8, &high[n], sizeof high[n]);
-            memcpy(to, line, (size_t)lanes * sizeof *to);
-        }
+    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
+    for (ptrdiff_t s = 0; s < spans; s++) {
+        ptrdiff_t n = bounds[s];
+        double *total = totals ? totals + 2 * s * width : 0;
+        sweep_both_span(
+            bounds[s + 1] - n, step, width, upper + n * row, lower + n * row, scaled, lift + n, shares + n, scale + n,
+            column, column_upper, total, total ? total + width : 0);
     }
 }
 
-FOR_EVERY_PROCESSOR
-void product(ptrdiff_t rows, ptrdiff_t width, ptrdiff_t inner, const float *left, const float *packed, float *out)
+/* Entries from factors of short rows: exponent_nm = column_m + sum_k left_nk right_mk, in two halves. `right` is packed:
+ * for every block of 16 of its rows, the first number of each, the second of each, and so on, with zeros after the last
+ * row; `column` has zeros there, too. Some rows at a time (`together`, a multiple of ROWS_AT_ONCE) are made in `scratch`,
+ * which stays in a near cache until their entries are there: six of them times a block in registers. `tops` has what is
+ * taken off each row or, with `find`, gets the row's largest exponent. */
+enum { ROWS_AT_ONCE = 6, PANELS_AT_ONCE = 16 };
+
+INLINE void panel_product(
+    ptrdiff_t inner, const float *left, const float *panel, const float *column, float *out, ptrdiff_t stride)
 {
-    ptrdiff_t panels = (width + LANES - 1) / LANES;
-    for (ptrdiff_t start = 0; start < panels; start += PANELS_AT_ONCE) { /* as many as stay in the nearest cache */
-        ptrdiff_t stop = start + PANELS_AT_ONCE < panels ? start + PANELS_AT_ONCE : panels;
-        for (ptrdiff_t n = 0; n < rows;) {
-            ptrdiff_t together = n + ROWS_AT_ONCE <= rows ? ROWS_AT_ONCE : 1;
-            for (ptrdiff_t c = start; c < stop; c++) {
-                ptrdiff_t lanes = width - c * LANES < LANES ? width - c * LANES : LANES;
-                const float *own = left + n * inner, *panel = packed + c * LANES * inner;
-                float *to = out + n * width + c * LANES;
-                if (together == ROWS_AT_ONCE)
-                    panel_product(ROWS_AT_ONCE, inner, own, panel, width, lanes, to);
-                else
-                    panel_product(1, inner, own, panel, width, lanes, to);
-            }
-            n += together;
+    eight low[ROWS_AT_ONCE], high[ROWS_AT_ONCE];
+#pragma GCC unroll 6
+    for (int n = 0; n < ROWS_AT_ONCE; n++) {
+        low[n] = *(const eight *)column;
+        high[n] = *(const eight *)(column + 8);
+    }
+    for (ptrdiff_t k = 0; k < inner; k++) {
+        eight y = *(const eight *)(panel + BLOCK * k), z = *(const eight *)(panel + BLOCK * k + 8);
+#pragma GCC unroll 6
+        for (int n = 0; n < ROWS_AT_ONCE; n++) {
+            low[n] += left[k * ROWS_AT_ONCE + n] * y;
+            high[n] += left[k * ROWS_AT_ONCE + n] * z;
+        }
+    }
+#pragma GCC unroll 6
+    for (int n = 0; n < ROWS_AT_ONCE; n++) {
+        *(eight *)(out + n * stride) = low[n];
+        *(eight *)(out + n * stride + 8) = high[n];
+    }
+}
+
+INLINE float largest(ptrdiff_t width, const float *row)
+{
+    float top = row[0];
+#pragma omp simd reduction(max : top)
+    for (ptrdiff_t m = 0; m < width; m++)
+        top = row[m] > top ? row[m] : top;
+    return top;
+}
+
+FOR_EVERY_PROCESSOR
+void absorb_product(
+    ptrdiff_t rows, ptrdiff_t width, ptrdiff_t inner, const float *left, const float *right, const float *column,
+    ptrdiff_t find, float *tops, float floor_, ptrdiff_t together, float *turned, float *scratch, uint32_t *upper,
+    uint32_t *lower)
+{
+    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, stride = blocks * BLOCK;
+    for (ptrdiff_t start = 0; start < rows; start += together) {
+        ptrdiff_t many = rows - start < together ? rows - start : together;
+        for (ptrdiff_t n = 0; n < together; n++) /* six rows side by side; those after the last are zero */
+            for (ptrdiff_t k = 0; k < inner; k++)
+                turned[(n / ROWS_AT_ONCE * inner + k) * ROWS_AT_ONCE + n % ROWS_AT_ONCE] =
+                    n < many ? left[(start + n) * inner + k] : 0.0f;
+        for (ptrdiff_t first = 0; first < blocks; first += PANELS_AT_ONCE) {
+            ptrdiff_t last = first + PANELS_AT_ONCE < blocks ? first + PANELS_AT_ONCE : blocks;
+            for (ptrdiff_t n = 0; n < many; n += ROWS_AT_ONCE)
+                for (ptrdiff_t c = first; c < last; c++)
+                    panel_product(
+                        inner, turned + n * inner, right + c * BLOCK * inner, column + c * BLOCK,
+                        scratch + n * stride + c * BLOCK, stride);
+        }
+        for (ptrdiff_t n = 0; n < many; n++) {
+            if (find)
+                tops[start + n] = largest(width, scratch + n * stride);
+            split_row(
+                width, scratch + n * stride, tops[start + n], floor_, upper + (start + n) * blocks * WORDS,
+                lower + (start + n) * blocks * WORDS);
         }
     }
 }

@@ -121,12 +121,11 @@ class ProductPairs:
         product = float(np.sqrt((left**2).sum(axis=1).max() * (right**2).sum(axis=1).max()))
         self._largest = max(product, float(np.ptp(column)))
         self._packed: NDArray[np.float32] | None = None
+        """The right side for ``factors``, once it was asked for."""
         self._lending: threading.local | None = None
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         left, out = self._left[start:stop], self._lent(stop - start)
-        if self._packed is not None:
-            return loops.product(left, self._packed, out)
         return np.matmul(left, self._right.T, out=out)
 
     def _lent(self, rows: int) -> NDArray[Any]:
@@ -153,9 +152,34 @@ class ProductPairs:
             moved.offset = moved._left[:, -2] + middle
             moved._left[:, -2], moved._right[:, -1] = 0.0, moved._right[:, -1] - middle
             moved._left, moved._right = moved._left.astype(np.float32), moved._right.astype(np.float32)
-            moved._packed = None if loops.compiled is None else loops.packed(moved._right)
         moved._lending = threading.local()
         return moved
+
+    def factors(self, columns: Floats, temperature: float) -> Factors | None:
+        """log K_nm / temperature + columns_m for the compiled passes, where float32 is enough and rows are short."""
+        if self._left.shape[1] > _MANY_COLUMNS or not self._largest < _SINGLE_LARGEST * temperature:
+            return None
+        if self._packed is None:
+            self._packed = loops.packed(self._right[:, :-2])
+        column = self._right[:, -1] / temperature + columns
+        middle = column.mean()
+        return Factors(
+            left=(self._left[:, :-2] / temperature).astype(np.float32),
+            right=self._packed,
+            column=(column - middle).astype(np.float32),
+            offset=self._left[:, -2] / temperature + middle,
+        )
+
+
+@dataclass(frozen=True)
+class Factors:
+    """log K_nm = <left_n, right_m> + column_m + offset_n, the first two in float32 and not computed yet."""
+
+    left: NDArray[np.float32]
+    right: NDArray[np.float32]
+    """As ``loops.packed`` has it."""
+    column: NDArray[np.float32]
+    offset: Floats
 
 
 class ShiftedPairs:

@@ -5,7 +5,7 @@ Here as an array (``Numbers``); ``halves`` has them in another form. No messages
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import loops
+from deot_mpi.kernel.base import Factors, LogPairs
 from deot_mpi.kernel.loops import BLOCK
 
 Precision = Literal["float32", "float64"]
+Exponents = LogPairs | Factors
 
 FLOOR: dict[Precision, float] = {"float32": -80.0, "float64": -690.0}
 """Entries below exp(this) of their row's largest are stored as exp(this): far below the rounding of any sum, and never
@@ -85,8 +87,9 @@ class Entries(Protocol):
     def part(self, rows: slice) -> Entries:
         """Those of fewer rows, in the same memory."""
 
-    def put(self, exponent: NDArray[np.floating], shift: NDArray[np.floating]) -> None:
-        """Make them exp(exponent_nm - shift_n), or the floor. ``exponent`` may be spent on the way."""
+    def put(self, exponents: Exponents, rows: slice, tops: Floats | None) -> Floats:
+        """Make them exp(exponent_nm - top_n), or the floor, from some rows of the exponents (without their offset).
+        Returns ``tops``: the largest exponent of each row, unless they are given."""
 
     def numbers(self) -> NDArray[np.floating]:
         """As an array."""
@@ -94,9 +97,10 @@ class Entries(Protocol):
     def hear(self, part: int, scaled: NDArray[np.floating]) -> Floats:
         """Row sums over one part's columns, as ``sweep`` would find them without reading both halves."""
 
-    def sweep(self, sweep: Sweep, tallies: Tallies, rows: slice, step: int) -> Floats:
-        """Row sums go into the tallies, at ``rows``; column sums of share / row sum come back, added up ``step`` rows
-        at a time: as a line, and one of H alone where both halves are read."""
+    def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> list[Floats]:
+        """Row sums go into the tallies, where the spans are that these rows consist of; column sums of share / row sum
+        come back for each span, added up ``step`` rows at a time: as a line, and one of H alone where both halves are
+        read."""
 
 
 class Numbers:
@@ -108,8 +112,12 @@ class Numbers:
     def part(self, rows: slice) -> Numbers:
         return Numbers(self._array[rows], self._layout, self._precision)
 
-    def put(self, exponent: NDArray[np.floating], shift: NDArray[np.floating]) -> None:
-        loops.absorb(exponent, shift.astype(exponent.dtype), FLOOR[self._precision], self._array)
+    def put(self, exponents: Exponents, rows: slice, tops: Floats | None) -> Floats:
+        assert not isinstance(exponents, Factors)
+        exponent = exponents.rows(rows.start, rows.stop)
+        tops = exponent.max(axis=1) if tops is None else tops
+        loops.absorb(exponent, tops.astype(exponent.dtype), FLOOR[self._precision], self._array)
+        return tops
 
     def numbers(self) -> NDArray[np.floating]:
         return self._array
@@ -117,11 +125,15 @@ class Numbers:
     def hear(self, part: int, scaled: NDArray[np.floating]) -> Floats:
         return np.asarray(self._array[:, self._layout.parts[part]] @ scaled, dtype=np.float64)
 
-    def sweep(self, sweep: Sweep, tallies: Tallies, rows: slice, step: int) -> Floats:
+    def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> list[Floats]:
+        first = spans[0].start
+        return [self._sweep_span(sweep, tallies, span, span.start - first, step) for span in spans]
+
+    def _sweep_span(self, sweep: Sweep, tallies: Tallies, span: slice, place: int, step: int) -> Floats:
         total = np.zeros((1, self._layout.width))
-        for start in range(0, len(self._array), step):
-            block = self._array[start : start + step]
-            here = slice(rows.start + start, rows.start + start + len(block))
+        for start in range(0, span.stop - span.start, step):
+            here = slice(span.start + start, min(span.start + start + step, span.stop))
+            block = self._array[place + start : place + start + here.stop - here.start]
             for part, columns in enumerate(self._layout.parts):
                 if not tallies.heard[part]:
                     tallies.by_part[part, here] = block[:, columns] @ sweep.scaled[columns]

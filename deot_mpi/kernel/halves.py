@@ -11,33 +11,59 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
+import weakref
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import loops
-from deot_mpi.kernel.entries import FLOOR, Layout, Sweep, Tallies
+from deot_mpi.kernel.base import Factors
+from deot_mpi.kernel.entries import FLOOR, Exponents, Layout, Sweep, Tallies
 from deot_mpi.kernel.loops import BLOCK, WORDS
 
 _LARGE_PAGE = 1 << 21
+_LARGEST_SPARE = 1 << 28
+
+_spare: list[mmap.mmap] = []
+"""The pages of the last block that was given up, if any. The system may take them when it needs memory; if not, the
+next solve of this process does not pay for a first touch again, which can cost as much as filling them."""
 
 
 def in_large_pages(shape: tuple[int, ...]) -> NDArray[np.uint32]:
     """Room that begins with a large page where the system has some: fewer, and so faster, first touches. NumPy asks for
-    large pages, too, but begins anywhere."""
+    large pages, too, but begins anywhere. What is in it is not defined."""
     count = math.prod(shape)
     if 4 * count < _LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.empty(shape, dtype=np.uint32)
-    try:
-        pages = mmap.mmap(-1, 4 * count + _LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError as error:
-        raise MemoryError(f"no room for {4 * count} bytes of kernel: {error}") from error
-    with contextlib.suppress(OSError):  # a kernel without them
-        pages.madvise(mmap.MADV_HUGEPAGE)
+    pages = _pages(4 * count + _LARGE_PAGE)
     whole = np.frombuffer(pages, dtype=np.uint8)
+    weakref.finalize(whole, _give_up, pages).atexit = False
     start = -whole.ctypes.data % _LARGE_PAGE
     return whole[start : start + 4 * count].view(np.uint32).reshape(shape)
+
+
+def _pages(nbytes: int) -> mmap.mmap:
+    while _spare:
+        pages = _spare.pop()
+        if nbytes <= len(pages) <= 2 * nbytes:
+            return pages
+    try:
+        pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"no room for {nbytes} bytes of kernel: {error}") from error
+    with contextlib.suppress(OSError):  # a kernel without them
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages
+
+
+def _give_up(pages: mmap.mmap) -> None:
+    """Called when nobody uses them any more."""
+    if len(pages) <= _LARGEST_SPARE and hasattr(mmap, "MADV_FREE"):
+        with contextlib.suppress(OSError):  # a kernel that cannot take pages back in its own time
+            pages.madvise(mmap.MADV_FREE)
+            _spare[:] = [pages]
 
 
 class Halves:
@@ -54,8 +80,16 @@ class Halves:
     def part(self, rows: slice) -> Halves:
         return Halves(self._upper[rows], self._lower[rows], self._layout)
 
-    def put(self, exponent: NDArray[np.floating], shift: NDArray[np.floating]) -> None:
-        loops.absorb_halves(exponent, shift, FLOOR["float32"], self._upper, self._lower)
+    def put(self, exponents: Exponents, rows: slice, tops: Floats | None) -> Floats:
+        if isinstance(exponents, Factors):
+            return loops.absorb_product(
+                exponents.left[rows], exponents.right, exponents.column, tops, FLOOR["float32"], self._upper,
+                self._lower,
+            ).astype(np.float64)  # fmt: skip
+        exponent = exponents.rows(rows.start, rows.stop)
+        tops = exponent.max(axis=1) if tops is None else tops
+        loops.absorb_halves(exponent, tops, FLOOR["float32"], self._upper, self._lower)
+        return tops
 
     def numbers(self) -> NDArray[np.floating]:
         return loops.joined_halves(self._upper, self._lower, self._layout.width)
@@ -65,20 +99,22 @@ class Halves:
         blocks = slice(int(layout.first[part]) * WORDS, int(layout.last[part]) * WORDS)
         return loops.upper_sums(self._upper, blocks, layout.window(part, scaled))
 
-    def sweep(self, sweep: Sweep, tallies: Tallies, rows: slice, step: int) -> Floats:
-        layout, size = self._layout, (len(self._upper), step, self._layout.width)
-        total = np.zeros((2 if sweep.both else 1, layout.width))
+    def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> list[Floats]:
+        layout, rows = self._layout, slice(spans[0].start, spans[-1].stop)
+        bounds = np.array([*(span.start for span in spans), rows.stop], dtype=np.int64) - rows.start
+        size = len(spans), bounds, step, layout.width
+        totals = np.zeros((len(spans), 2 if sweep.both else 1, layout.width))
         scratch = np.empty((2, layout.blocks * BLOCK), dtype=np.float32)
         shares, scale, lift = (line[rows] for line in (tallies.shares, tallies.scale, tallies.lift))
         if sweep.both:
-            totals = (total[0], total[1]) if sweep.columns else (None, None)
             loops.call(
-                "sweep_both", *size, self._upper, self._lower, sweep.scaled, lift, shares, scale, *scratch, *totals
-            )
-            return total
+                "sweep_both", *size, self._upper, self._lower, sweep.scaled, lift, shares, scale, *scratch,
+                totals if sweep.columns else None,
+            )  # fmt: skip
+            return list(totals)
         by_part = tallies.by_part
         loops.call(
             "sweep_upper", *size, self._upper, len(layout.parts), layout.first, layout.last, layout.at, sweep.scaled,
-            tallies.heard, by_part[:, rows], by_part.shape[1], lift, shares, scale, scratch[0], total,
+            tallies.heard, by_part[:, rows], by_part.shape[1], lift, shares, scale, scratch[0], totals,
         )  # fmt: skip
-        return total
+        return list(totals)

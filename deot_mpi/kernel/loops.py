@@ -22,9 +22,12 @@ Rows = NDArray[np.floating]
 
 BLOCK, WORDS = 16, 8
 """Columns that ``_loops.c`` takes together, and words that hold one half of their entries."""
+_AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 6, 4, 1 << 17
+"""Rows that ``absorb_product`` takes together, how many times as many it makes at most before it goes on with them, and
+how many numbers these should have, for a near cache."""
 _PASSES = (
     "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single", "absorb_split_rounded", "join",
-    "upper_sums", "sweep_upper", "sweep_both", "product", "plan_rows", "look_up", "take_off_noise",
+    "absorb_product", "upper_sums", "sweep_upper", "sweep_both", "plan_rows", "look_up", "take_off_noise",
 )  # fmt: skip
 
 _ABSORB = {
@@ -113,24 +116,42 @@ def upper_sums(upper: NDArray[np.uint32], words: slice, scaled: NDArray[np.float
     return sums
 
 
-def packed(right: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The right side of a ``product``: 16 rows side by side, number by number, with zeros after the last."""
+def packed(right: Rows) -> NDArray[np.float32]:
+    """The right side for ``absorb_product``: 16 rows side by side, number by number, with zeros after the last."""
     rows, inner = right.shape
     whole = np.zeros((-(-rows // BLOCK) * BLOCK, inner), dtype=np.float32)
     whole[:rows] = right
     return np.ascontiguousarray(whole.reshape(-1, BLOCK, inner).transpose(0, 2, 1))
 
 
-def product(left: NDArray[np.float32], right: NDArray[np.float32], out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """out = left @ right.T, for a right side that is ``packed``. Compiled only: faster than BLAS where rows are short,
-    and their sums are always added up in one order."""
-    _size(out)
-    rows, width = out.shape
-    if left.shape != (rows, right.shape[1]) or not 0 <= right.shape[0] * BLOCK - width < BLOCK:
-        raise ValueError(f"a product of {left.shape} with packed {right.shape} is not {out.shape}")
+def absorb_product(
+    left: NDArray[np.float32],
+    right: NDArray[np.float32],
+    column: NDArray[np.float32],
+    tops: Rows | None,
+    floor: float,
+    upper: NDArray[np.uint32],
+    lower: NDArray[np.uint32],
+) -> Rows:
+    """As ``absorb_halves``, from exponents <left_n, right_m> + column_m, for a right side that is ``packed``: they are
+    always added up in one order, and not held. Returns ``tops``, what is taken off each row: its largest exponent
+    unless they are given. Compiled only."""
+    (rows, inner), blocks, width = left.shape, len(right), column.size
+    _size(upper, lower)
+    if right.shape != (-(-width // BLOCK), inner, BLOCK) or upper.shape != (rows, blocks * WORDS):
+        raise ValueError(f"factors of {left.shape} and packed {right.shape} do not make {rows} rows of {width} entries")
+    find = tops is None
+    tops = np.empty(rows, dtype=np.float32) if tops is None else _line(tops, rows, np.dtype(np.float32))
+    padded = np.zeros(blocks * BLOCK, dtype=np.float32)
+    padded[:width] = column
+    together = max(1, min(_MOST_AT_ONCE, _SCRATCH // (_AT_ONCE * padded.size))) * _AT_ONCE
+    scratch, turned = np.empty((together, padded.size), dtype=np.float32), np.empty(together * inner, dtype=np.float32)
     left, right = (np.ascontiguousarray(side, dtype=np.float32) for side in (left, right))
-    call("product", rows, width, left.shape[1], left, right, out)
-    return out
+    call(
+        "absorb_product", rows, width, inner, left, right, padded, int(find), tops, ctypes.c_float(floor), together,
+        turned, scratch, upper, lower,
+    )  # fmt: skip
+    return tops
 
 
 def plan_rows(exponent: Floats) -> tuple[Floats, Floats]:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import LogPairs, loops
-from deot_mpi.kernel.entries import Entries, Layout, Numbers, Precision, Sweep, Tallies
+from deot_mpi.kernel.base import ProductPairs
+from deot_mpi.kernel.entries import Entries, Exponents, Layout, Numbers, Precision, Sweep, Tallies
 from deot_mpi.kernel.halves import Halves
 
 Part = TypeVar("Part")
@@ -34,7 +35,8 @@ _DRIFT: dict[Precision, float] = {"float32": 30.0, "float64": 300.0}
 lost to it is still below exp(30 - 80) of the row's sum."""
 _STALE = 30.0
 """Both halves are read again when the potentials are this many times their last move away from where that was last
-done: a sum is then off by 12 % (0.004 times 30) of what still changes at most, by far less where many terms count."""
+done: a sum is then off by 12 % (0.004 times 30) of what still changes at most, by far less where many terms count. A
+rule that measured how many do, and waited longer, took more rounds: what is mixed are small differences."""
 _LIGHTEST = 1e-12
 """Columns whose weight is a smaller part of the heaviest one's than this would sink to the floor of float32."""
 
@@ -104,7 +106,7 @@ class RowBlock:
         self._step = min(max(_CHUNK_ENTRIES // max(width, 1), _FEWEST_ROWS), _MOST_ROWS) // 4 * 4
         chunks = [slice(start, min(start + self._step, rows)) for start in range(0, rows, self._step)]
         self._spans = [span for span in _split(chunks, _SPANS) if span]
-        self._shift = np.zeros(rows)
+        self._tops, self._shift = np.zeros(rows), np.zeros(rows)
         parts = len(self.columns)
         self._tallies = Tallies(
             shares / shares.max(), np.zeros((parts, rows)), np.ones(rows), np.ones(rows), np.zeros(parts, np.uint8)
@@ -206,7 +208,10 @@ class RowBlock:
         both = not columns or self._stale(potential)
         exponents = self._exponents() if anew or self._entries is None else None
         sweep = Sweep(self._laid_out(self._scaled(potential, slice(None)), both), both, columns)
-        parts = self._over_spans(lambda chunks: self._sweep_chunks(chunks, sweep, exponents, anew))
+        if exponents is None:
+            parts = self._sweep_stored(sweep)
+        else:
+            parts = self._over_spans(lambda chunks: self._sweep_anew(chunks, sweep, exponents, anew))
         self._tallies.heard[:] = 0
         total = _in_order(parts)
         self._last = potential.copy()
@@ -225,28 +230,38 @@ class RowBlock:
         away, move = (np.abs(potential - since).max(initial=0.0) for since in (self._lifted, self._last))
         return bool(away > _STALE * move)
 
-    def _sweep_chunks(self, chunks: list[slice], sweep: Sweep, exponents: LogPairs | None, anew: bool) -> Floats:
-        if exponents is None:
-            assert self._entries is not None
-            rows = slice(chunks[0].start, chunks[-1].stop)
-            return self._entries.part(rows).sweep(sweep, self._tallies, rows, self._step)
-        return _in_order(
-            [self._absorbed(rows, exponents, anew).sweep(sweep, self._tallies, rows, self._step) for rows in chunks]
+    def _sweep_stored(self, sweep: Sweep) -> list[Floats]:
+        """Column sums of every span. One thread takes all spans at once."""
+        assert self._entries is not None
+        entries, spans = self._entries, [slice(chunks[0].start, chunks[-1].stop) for chunks in self._spans]
+        if self._pool is None:
+            return entries.sweep(sweep, self._tallies, spans, self._step)
+        return list(
+            self._pool.map(lambda rows: entries.part(rows).sweep(sweep, self._tallies, [rows], self._step)[0], spans)
         )
 
-    def _exponents(self) -> LogPairs:
+    def _sweep_anew(self, chunks: list[slice], sweep: Sweep, exponents: Exponents, anew: bool) -> Floats:
+        """Column sums of one span, of entries that are not there yet, or not kept."""
+        tallies, step = self._tallies, self._step
+        return _in_order(
+            [self._absorbed(rows, exponents, anew).sweep(sweep, tallies, [rows], step)[0] for rows in chunks]
+        )
+
+    def _exponents(self) -> Exponents:
         """log S but for the rows' shifts."""
         assert self._reference is not None
         columns, single = self._reference + self._log_weights, self.precision == "float32"
+        if self._in_halves and isinstance(self._pairs, ProductPairs):
+            factors = self._pairs.factors(columns, self._temperature)
+            if factors is not None:
+                return factors
         return self._pairs.shifted(0.0, columns, self._temperature, single=single)
 
-    def _absorbed(self, rows: slice, exponents: LogPairs, anew: bool) -> Entries:
+    def _absorbed(self, rows: slice, exponents: Exponents, anew: bool) -> Entries:
         """S for a chunk of rows, from its exponents (``anew``: with a new shift); stored where there is room."""
-        exponent, offset = exponents.rows(rows.start, rows.stop), exponents.offset[rows]
-        if anew:
-            self._shift[rows] = exponent.max(axis=1) + offset
         entries = self._room(rows.stop - rows.start) if self._entries is None else self._entries.part(rows)
-        entries.put(exponent, self._shift[rows] - offset)
+        self._tops[rows] = entries.put(exponents, rows, None if anew else self._tops[rows])
+        self._shift[rows] = self._tops[rows] + exponents.offset[rows]
         return entries
 
     @property
@@ -298,22 +313,19 @@ class RowBlock:
         without a sweep, P comes from the kernel in float64.
         """
         swept, columns = self._reference is not None, potential + self._log_weights
-        if not swept:
-            exponents: LogPairs | None = self._pairs.shifted(own, columns, self._temperature)
-        else:
-            exponents = None if self._entries is not None else self._exponents()
+        direct = None if swept else self._pairs.shifted(own, columns, self._temperature)
+        again = self._exponents() if swept and self._entries is None else None
         scaled = self._scaled(potential, slice(None)) if swept else np.empty(0)
 
         def chunk(rows: slice) -> NDArray[np.floating]:
-            if not swept:
-                assert exponents is not None
-                exponent = exponents.rows(rows.start, rows.stop)
+            if direct is not None:
+                exponent = direct.rows(rows.start, rows.stop)
                 return np.asarray(np.exp(exponent, out=exponent))
-            if exponents is None:
+            if again is None:
                 assert self._entries is not None
                 entries = self._entries.part(rows)
             else:
-                entries = self._absorbed(rows, exponents, anew=False)
+                entries = self._absorbed(rows, again, anew=False)
             plan = entries.numbers() * scaled
             plan *= np.exp(own[rows] + self._shift[rows]).astype(plan.dtype)[:, None]
             return np.asarray(plan)

@@ -7,7 +7,7 @@ import numpy as np
 from deot_mpi.data.samples import Floats
 from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.solvers.anderson import Anderson
-from deot_mpi.solvers.cooling import COOLING, MIX_EVERY, first_temperature
+from deot_mpi.solvers.cooling import COOLING, first_temperature, mixes_after
 
 _ROUNDS, _STAGE_TOLERANCE, _TOLERANCE = 500, 1e-2, 1e-4
 """When a stage, and the last one, stops: F is within the tolerance squared of its supremum by then, in units of eps."""
@@ -38,7 +38,7 @@ def _stage(rows: RowBlock, g: Floats, beta: Floats, tolerance: float) -> tuple[F
         if float(beta @ np.abs(np.expm1(violation))) < tolerance:
             break
         mixer.remember(g, -violation)
-        if round_ % MIX_EVERY == 0:
+        if mixes_after(round_):
             mixer.solve(mixer.products(beta))
         g = g + mixer.step(-violation)
     return rows.sweep(g)[0], g

@@ -17,6 +17,7 @@ from deot_mpi.roles import Role
 from deot_mpi.solvers.anderson import Anderson
 from deot_mpi.view import AgentView
 
+EARLY = (1, 2, 5, 8)
 LARGEST_EXPONENT = 1e11
 """Largest potential/eps: beyond it a marginal is off by more than 1e-5 through rounding alone."""
 
@@ -66,6 +67,16 @@ class Channel(Protocol):
     def arrivals(self, receive_from: Sequence[int], patience: float) -> Iterator[list[int]]: ...
 
 
+class Watch(Protocol):
+    """Adds up measurements over all agents, and keeps a trace of them (``running.Recorder``)."""
+
+    def add(self, own: Measure, row: Floats) -> tuple[Measure, dict[Role, Floats]]:
+        """All agents' measurements together and, in the same message, every agent's row on every agent."""
+
+    def keep(self, round_: int) -> None:
+        """Put the last sum into the trace."""
+
+
 class Mailbox(Protocol):
     """An exchange in which nobody waits long for late ones (``exchange.mailbox.Mailbox``)."""
 
@@ -111,7 +122,11 @@ class SolverState:
     halved_round: int = 0
     """The total error when it was last found halved, and when that was."""
     total_error: float = np.inf
-    """The marginal error over all agents, when it was last added up between checks."""
+    """The marginal error over all agents, when it was last added up for the solver."""
+    tallied_round: int = 0
+    """When that was."""
+    pace: float = np.inf
+    """What a round has left of that error, on average, since it was added up before."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +167,8 @@ class Rule:
     check_every: int
 
     def due(self, round_: int) -> bool:
-        """Every ``check_every`` rounds, at the end, and early on, where most of the way is made."""
-        return round_ % self.check_every == 0 or round_ >= self.rounds or round_ in (1, 2, 5, 8)
+        """Every ``check_every`` rounds, and at the end."""
+        return round_ % self.check_every == 0 or round_ >= self.rounds
 
     def status(self, round_: int, total: Measure, settled: bool) -> Status | None:
         """The same decision on every rank, since ``total`` is."""
@@ -217,24 +232,40 @@ class Solver(ABC):
         self,
         state: SolverState,
         rule: Rule,
-        total: Callable[[int, Measure], Measure],
+        watch: Watch,
         between: Callable[[SolverState], None] | None = None,
     ) -> Status:
-        """Rounds until the rule ends them. ``total`` adds a measurement over all agents (and may record it);
-        ``between`` is called after every round but the last."""
+        """Rounds until the rule ends them. All agents measure together when the rule says so, and whenever the solver
+        has to tell all agents something, which goes with it; ``between`` is called after every round but the last."""
         while True:
             self.step(state)
             state.round += 1
-            if rule.due(state.round) or self.reached(state, rule):
-                status = rule.status(state.round, total(state.round, self.measure(state)), self.settled(state))
+            due, told = rule.due(state.round) or self.worth_a_look(state, rule), self.tells(state)
+            if due or told is not None:
+                total, rows = watch.add(self.measure(state), np.empty(0) if told is None else told)
+                if told is not None:
+                    self.hears(state, total, rows)
+                status = rule.status(state.round, total, self.settled(state))
+                if due or status is not None:
+                    watch.keep(state.round)
                 if status is not None:
                     return status
             if between is not None:
                 between(state)
 
-    def reached(self, state: SolverState, rule: Rule) -> bool:
-        """Whether the rounds themselves have shown, to all agents alike, that it is time to look."""
-        return False
+    def worth_a_look(self, state: SolverState, rule: Rule) -> bool:
+        """Whether, all agents alike, to look at the error when the rule does not say so: early on, where most of the
+        way is made."""
+        return state.round in EARLY
+
+    def tells(self, state: SolverState) -> Floats | None:
+        """Numbers for all agents after this round, of the same length on each; None, on all alike, where there are
+        none to tell."""
+        return None
+
+    def hears(self, state: SolverState, total: Measure, rows: dict[Role, Floats]) -> None:
+        """What ``tells`` gave on every agent, and what all have measured."""
+        return
 
     def settled(self, state: SolverState) -> bool:
         """Whether the solver works on the problem itself by now, not on an easier one on the way."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import numpy as np
 
@@ -23,20 +22,20 @@ from deot_mpi.solvers.base import (
     load,
     too_small,
 )
-from deot_mpi.solvers.cooling import COOLING, MIX_EVERY, REACH, first_temperature
-from deot_mpi.sums import ordered_sum
+from deot_mpi.solvers.cooling import COOLING, REACH, first_temperature, mixes_after
+from deot_mpi.sums import ordered_sums
 from deot_mpi.view import AgentView
 
-Tally = Callable[[Floats], dict[Role, Floats]]
-"""Every agent's row on every agent, by role."""
-
-TALLY_SIZE = 2 + PRODUCTS
-"""Numbers an agent puts into a tally: its error, its largest exponent, its part of Anderson's inner products."""
+TALLY_SIZE = 1 + PRODUCTS
+"""Numbers an agent tells the others in a tally: its largest exponent, its part of Anderson's inner products."""
 
 _STAGE_ERROR, _STAGE_ROUNDS = 1e-3, 60
 """When a stage of eps-scaling has done its work (an error of 1e-2 made the last stage a third longer in trials)."""
 _PATIENCE, _NOISE = 90, 1e-4
 """Rounds in which a small error must halve before float32's rounding is held to be what keeps it from falling."""
+EARLY_ROUNDS = 8
+_HOPE = 2.0
+"""All look at the error when it may be this many times tol or less: looking costs less than a round for nothing."""
 _SETBACK = 2.0
 """An error this many times the best one so far means that the mixing went wrong: back to the best, and plain steps."""
 
@@ -58,15 +57,13 @@ class Sinkhorn(Solver):
         rows: RowBlock | None,
         channel: Channel,
         probe: Channel,
-        tally: Tally,
         *,
         accelerate: bool,
         scaling: bool,
         single_precision: bool,
     ) -> None:
         super().__init__(view, rows, channel, probe)
-        self._tally, self._accelerate, self._scaling = tally, accelerate, scaling
-        self._single = single_precision
+        self._accelerate, self._scaling, self._single = accelerate, scaling, single_precision
         self._sweep_seconds = 0.0
 
     def setup(self, start: Floats | None = None) -> SolverState:
@@ -84,11 +81,26 @@ class Sinkhorn(Solver):
         else:
             self._move_and_ask(state)
         state.stage_round += 1
+
+    def worth_a_look(self, state: SolverState, rule: Rule) -> bool:
+        """Early tallies, and when the error, falling as between the last two of them, may have reached tol; a mixing
+        is worth a round more."""
+        if not self._mixes(state):
+            return super().worth_a_look(state, rule)
         if self._tally_due(state):
-            state.tally = self._tally(self._row(state))
-            state.total_error = ordered_sum(state.tally[Role.TARGET][:, 0])
-            if state.stage_round == 1 or state.exact_columns:
-                self._check_resolution(state.tally, state)
+            return state.round <= EARLY_ROUNDS
+        ahead = state.round - state.tallied_round
+        return self.settled(state) and state.total_error * state.pace ** (ahead + 1) <= _HOPE * rule.tol
+
+    def tells(self, state: SolverState) -> Floats | None:
+        return self._row(state) if self._tally_due(state) else None
+
+    def hears(self, state: SolverState, total: Measure, rows: dict[Role, Floats]) -> None:
+        since = state.round - state.tallied_round
+        state.pace = (total.error / state.total_error) ** (1 / since) if 0 < state.total_error < np.inf else np.inf
+        state.tally, state.total_error, state.tallied_round = rows, total.error, state.round
+        if state.stage_round == 1 or state.exact_columns:
+            self._check_resolution(rows, state)
 
     def _sweep(self, state: SolverState) -> None:
         """A source's part: new rows from the targets' potentials, and the column sums they ask for."""
@@ -139,13 +151,17 @@ class Sinkhorn(Solver):
         self.move(state, state.potential + self.view.eps * state.temperature * step)
 
     def _tally_due(self, state: SolverState) -> bool:
-        mixing = self._accelerate or state.single or state.temperature > 1.0
-        return state.stage_round == 1 or state.exact_columns or (mixing and state.stage_round % MIX_EVERY == 0)
+        added_up = state.stage_round == 1 or state.exact_columns
+        return added_up or (self._mixes(state) and mixes_after(state.stage_round))
+
+    def _mixes(self, state: SolverState) -> bool:
+        """Whether tallies go on after the first round of a stage: for the mixing, or to decide when a stage ends."""
+        return self._accelerate or state.single or state.temperature > 1.0
 
     def _decide(self, state: SolverState, tables: dict[Role, Floats]) -> None:
         """From what the last round added up over the agents, decide, all alike, how to go on."""
         state.tally = None
-        farthest = float(tables[Role.TARGET][:, 1].max())
+        farthest = float(tables[Role.TARGET][:, 0].max())
         if state.exact_columns:
             state.exact_columns = False
             if self._scaling and not state.scaled and farthest > REACH:
@@ -174,7 +190,7 @@ class Sinkhorn(Solver):
 
     def _enter_stage(self, state: SolverState, temperature: float) -> None:
         state.temperature, state.stage_round, state.violation, state.tally = temperature, 0, None, None
-        state.total_error, state.halved_error, state.halved_round = np.inf, np.inf, state.round
+        state.total_error, state.pace, state.halved_error, state.halved_round = np.inf, np.inf, np.inf, state.round
         state.mixer.forget()
         state.best = None
 
@@ -182,12 +198,11 @@ class Sinkhorn(Solver):
         row = np.zeros(TALLY_SIZE)
         if not self.view.neighbours:
             return row
-        row[0] = state.seen_error if self.view.role is Role.TARGET else 0.0
         if state.violation is not None:
-            row[1] = np.abs(state.violation).max()
-            row[2:] = state.mixer.products(self.view.marginal * self.view.shares)
+            row[0] = np.abs(state.violation).max()
+            row[1:] = state.mixer.products(self.view.marginal * self.view.shares)
         elif self.view.role is Role.SOURCE:
-            row[1] = np.abs(state.potential).max() / (self.view.eps * state.temperature)
+            row[0] = np.abs(state.potential).max() / (self.view.eps * state.temperature)
         return row
 
     def _mix(self, state: SolverState, table: Floats) -> None:
@@ -202,18 +217,15 @@ class Sinkhorn(Solver):
         if state.best is None or error < state.best[0]:
             state.best = (error, state.potential, mine if mine is not None else np.empty(0))
         if mine is not None:
-            state.mixer.solve(np.array([ordered_sum(column) for column in table[:, 2:].T]))
+            state.mixer.solve(ordered_sums(table[:, 1:]))
 
     def _check_resolution(self, tables: dict[Role, Floats], state: SolverState) -> None:
         """Refuse an eps that vanishes in the rounding of the potentials, which are as large as a row's least cost."""
         for role, table in tables.items():
-            worst = int(table[:, 1].argmax())
-            largest = float(table[worst, 1]) * state.temperature
+            worst = int(table[:, 0].argmax())
+            largest = float(table[worst, 0]) * state.temperature
             if not largest < LARGEST_EXPONENT:
                 raise InputError(too_small(f"{role.value} agent {worst}", largest, self.view.eps))
-
-    def reached(self, state: SolverState, rule: Rule) -> bool:
-        return self.settled(state) and rule.stop == "marginal" and state.total_error <= rule.tol
 
     def settled(self, state: SolverState) -> bool:
         return state.temperature == 1.0

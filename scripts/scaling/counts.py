@@ -14,15 +14,16 @@ import numpy as np
 from deot_mpi.exchange.traffic import expected_bytes
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
-from deot_mpi.solvers.base import Rule
-from deot_mpi.solvers.cooling import MIX_EVERY
-from deot_mpi.solvers.sinkhorn import TALLY_SIZE
+from deot_mpi.running import CHECK_SIZE
+from deot_mpi.solvers.base import EARLY, Rule
+from deot_mpi.solvers.cooling import mixes_after
+from deot_mpi.solvers.sinkhorn import EARLY_ROUNDS, TALLY_SIZE
 from scaling.job import Job
 
 NUMBER = 8
 """Bytes of a float64."""
-CHECK_SIZE = 5
-"""Numbers an agent puts into a check, and into the final reduce."""
+_CLOSING_SIZE = 5
+"""Numbers an agent puts into the final reduce."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,20 @@ class Count:
 
 
 def check_rounds(job: Job, rounds: int) -> list[int]:
-    """The rounds after which all agents look at objective and error; a run that has converged ends with one."""
+    """The rounds after which all agents look at objective and error, in a run that never comes near tol."""
     rule = Rule(job.options.rounds, job.options.tol, job.options.stop, job.options.check_every)
-    return [t for t in range(1, rounds + 1) if rule.due(t) or t == rounds]
+    early = [t for t in tally_rounds(job, rounds) if t <= EARLY_ROUNDS] if job.solver == "sinkhorn" else EARLY
+    return [t for t in range(1, rounds + 1) if rule.due(t) or t in early or t == rounds]
 
 
 def tally_rounds(job: Job, rounds: int) -> list[int]:
     """The rounds after which Anderson's inner products are added up, in a run of one stage (no eps-scaling)."""
-    return [t for t in range(1, rounds + 1) if t == 1 or t % MIX_EVERY == 0] if job.solver == "sinkhorn" else []
+    return [t for t in range(1, rounds + 1) if t == 1 or mixes_after(t)] if job.solver == "sinkhorn" else []
 
 
 def tally_bytes(job: Job) -> int:
-    """The table that one agent hands to a tally: a row for every agent."""
-    return NUMBER * TALLY_SIZE * job.ranks
+    """The table that one agent hands to a tally, which is a check, too: a row for every agent."""
+    return NUMBER * (CHECK_SIZE + TALLY_SIZE) * job.ranks
 
 
 def share_bytes(job: Job, numbers: int, role: Role) -> int:
@@ -88,7 +90,7 @@ def expected(job: Job, rounds: int) -> dict[Kind, Count]:
     }
     found[Kind.POTENTIALS] = Count(rounds * _asked(job), formula[Kind.POTENTIALS])
     probes = 1 if job.solver == "sinkhorn" else 1 + checks
-    ends = _shares(job, CHECK_SIZE)
+    ends = _shares(job, _CLOSING_SIZE)
     tau = Count() if job.E.is_storage else _shares(job, 1)
     found[Kind.OBJECTIVES] = Count(
         2 * edges * probes,
@@ -100,11 +102,13 @@ def expected(job: Job, rounds: int) -> dict[Kind, Count]:
 
 
 def control_in_rounds(job: Job, rounds: int) -> Count:
-    """Collectives of the rounds: tallies and checks. Control also has what is agreed on before and after them."""
-    tallies, checks = len(tally_rounds(job, rounds)), _shares(job, CHECK_SIZE, len(check_rounds(job, rounds)))
+    """Collectives of the rounds: tallies, and checks where there is no tally. Control also has what is agreed on before
+    and after them."""
+    tallies = tally_rounds(job, rounds)
+    checks = _shares(job, CHECK_SIZE, len(set(check_rounds(job, rounds)) - set(tallies)))
     return Count(
         0,
         0,
-        job.ranks * tallies + checks.collectives,
-        job.ranks * tallies * tally_bytes(job) + checks.collective_bytes,
+        job.ranks * len(tallies) + checks.collectives,
+        job.ranks * len(tallies) * tally_bytes(job) + checks.collective_bytes,
     )

@@ -2,9 +2,10 @@
 
 The critical path of a round of ``sinkhorn``: targets send potentials (1 latency), sources go over their rows and send
 sums back (1 latency), targets add up their sources' sums; after every third round a tally (2 log2 P steps of a tree)
-and after every tenth a check (a tree of a role, then two of all). ``kept``: the same two latencies with L messages an
-agent, no tally, and a check that first asks all neighbours. Not in it: work that ``sinkhorn`` does on early arrivals,
-the start of MPI and its connections, what is agreed on before the rounds and reported after them.
+and after every tenth, where that has none, a check (a tree of a role, then two of all). ``kept``: the same two
+latencies with L messages an agent, no tally, and a check that first asks all neighbours. Not in it: work that
+``sinkhorn`` does on early arrivals, the start of MPI and its connections, what is agreed on before the rounds and
+reported after them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from deot_mpi.roles import Role
+from deot_mpi.running import CHECK_SIZE
 from deot_mpi.sketch import packed_bytes
 from scaling.clock import Clocks, Messages, Place
-from scaling.counts import CHECK_SIZE, NUMBER, check_rounds, share_bytes, tally_bytes, tally_rounds
+from scaling.counts import NUMBER, check_rounds, share_bytes, tally_bytes, tally_rounds
 from scaling.job import PERIOD, Job
 
 _CHUNK_ENTRIES, _MOST_THREADS = 1 << 19, 8
@@ -145,7 +147,7 @@ class Model:
             everybody = np.arange(job.ranks)
             clocks.reduce(everybody, 0, tally_bytes(job))
             clocks.broadcast(everybody, 0, tally_bytes(job))
-        if check:
+        elif check:
             if job.solver == "kept":
                 self._measure(clocks)
             self._share(clocks)

@@ -13,6 +13,7 @@ from deot_mpi import EOTOptions, EOTResult, InputError
 from deot_mpi.exchange.node import core_count
 from deot_mpi.kinds import Kind
 from deot_mpi.protocol.graphs import GRAPHS
+from deot_mpi.running import CHECK_SIZE
 from deot_mpi.solvers.sinkhorn import TALLY_SIZE
 
 
@@ -107,7 +108,7 @@ def test_only_named_collectives_leave_the_edges(comm: MPI.Intracomm) -> None:
     allowed |= {comm.size, 4 * comm.size, 8, 16 * options, 32}  # roles, agreements, exponents, options, versions
     allowed |= {8 * 6, 8 * 14}  # masked sums: the mean; the moments behind --eps-scale
     allowed |= {8 * (core_count() + 1)}  # who computes on which core of the node
-    allowed |= {8 * comm.size * TALLY_SIZE}  # error, exponent and Anderson's inner products
+    allowed |= {8 * comm.size * (CHECK_SIZE + TALLY_SIZE)}  # a check, the largest exponent, Anderson's inner products
     for message in sent:
         if message.destination is None:
             assert len(message.content) in allowed, (message.call, len(message.content))
