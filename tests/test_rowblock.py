@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
+
 import numpy as np
 import pytest
 from problems import dense_answers, squared_distances
 from scipy.special import logsumexp
 
 import deot_mpi.kernel.rowblock
-from deot_mpi.kernel import distance_pairs, loops
+from deot_mpi.kernel import distance_pairs, halves, loops
 from deot_mpi.kernel.entries import Sweep
 from deot_mpi.kernel.halves import Halves
 from deot_mpi.kernel.rowblock import RowBlock
@@ -184,3 +186,32 @@ def test_local_distance_is_the_entropic_distance_of_one_pair(spread: float) -> N
         distance_pairs(problem.x, problem.y, EPS), problem.log_weights, {0: slice(None)}, problem.shares, 1.0
     )
     assert EPS * local_distance(block, problem.shares, beta) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.skipif(loops.compiled is None or not hasattr(mmap, "MADV_FREE"), reason="no pages are kept here")
+def test_pages_of_a_block_are_taken_again_and_what_was_in_them_does_not_show() -> None:
+    rng = np.random.default_rng(5)
+    x, y, g = rng.normal(size=(800, 3)), rng.normal(size=(700, 3)), rng.normal(size=700)
+
+    def swept() -> tuple[np.ndarray, np.ndarray, int]:
+        block = RowBlock(
+            distance_pairs(x, y, EPS), np.full(700, -np.log(700.0)), {0: slice(None)}, np.full(800, 1 / 800), 1.0,
+            precision="float32",
+        )  # fmt: skip
+        f, sums = block.sweep(g)
+        return f, sums, block._entries._upper.ctypes.data  # type: ignore[union-attr]
+
+    halves._spare.clear()
+    room = halves.in_large_pages((2, 800, 352))  # 44 blocks of 16 columns
+    room[:] = 0x7FC07FC0  # two numbers that are none
+    before = room.ctypes.data
+    del room
+    assert len(halves._spare) == 1
+    f, sums, place = swept()
+    assert place == before
+    halves._spare.clear()
+    fresh_f, fresh_sums, _ = swept()
+    np.testing.assert_array_equal(f, fresh_f)
+    np.testing.assert_array_equal(sums, fresh_sums)
+    halves.in_large_pages((3 * halves._LARGE_PAGE,))  # much larger: the spare pages are given back, not kept beside it
+    assert [len(pages) > 4 * halves._LARGE_PAGE for pages in halves._spare] == [True]

@@ -124,7 +124,7 @@ class SolverState:
     total_error: float = np.inf
     """The marginal error over all agents, when it was last added up for the solver."""
     tallied_round: int = 0
-    """When that was."""
+    """After which round of the stage that was."""
     pace: float = np.inf
     """What a round has left of that error, on average, since it was added up before."""
 

@@ -89,16 +89,16 @@ class Sinkhorn(Solver):
             return super().worth_a_look(state, rule)
         if self._tally_due(state):
             return state.round <= EARLY_ROUNDS
-        ahead = state.round - state.tallied_round
+        ahead = state.stage_round - state.tallied_round
         return self.settled(state) and state.total_error * state.pace ** (ahead + 1) <= _HOPE * rule.tol
 
     def tells(self, state: SolverState) -> Floats | None:
         return self._row(state) if self._tally_due(state) else None
 
     def hears(self, state: SolverState, total: Measure, rows: dict[Role, Floats]) -> None:
-        since = state.round - state.tallied_round
+        since = state.stage_round - state.tallied_round
         state.pace = (total.error / state.total_error) ** (1 / since) if 0 < state.total_error < np.inf else np.inf
-        state.tally, state.total_error, state.tallied_round = rows, total.error, state.round
+        state.tally, state.total_error, state.tallied_round = rows, total.error, state.stage_round
         if state.stage_round == 1 or state.exact_columns:
             self._check_resolution(rows, state)
 

@@ -12,6 +12,7 @@ from rank_0 import on_rank_0
 
 import deot_mpi
 from deot_mpi import InputError
+from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
 from deot_mpi.solvers import Status
 from deot_mpi.solvers.sinkhorn import Sinkhorn
@@ -114,6 +115,25 @@ def test_acceleration_saves_rounds(comm: MPI.Intracomm) -> None:
         )  # fmt: skip
         rounds[acceleration] = result.rounds
     assert rounds["anderson"] < rounds["none"] / 3
+
+
+@pytest.mark.mpi(min_size=2, max_size=4)
+def test_rounds_end_as_soon_as_tol_is_reached(comm: MPI.Intracomm) -> None:
+    """Without a look after every round: where the error falls evenly, the agents know when one is worth it."""
+    rows, role, cost = clouds(comm, samples=200)
+    between = 0
+    for share in (0.1, 0.12, 0.15, 0.2, 0.3):
+        eps = share * float(np.median(cost))
+        watched, alone = (
+            deot_mpi.eot(comm, rows, role, kernel="raw", eps=eps, tol=1e-6, rounds=1000, check_every=every)
+            for every in (1, 1000)
+        )
+        assert alone.status is watched.status is Status.MARGINAL
+        # A tally, which every third round has, shows it in any case.
+        assert watched.rounds <= alone.rounds <= watched.rounds + 2
+        assert alone.ledger.of(Kind.CONTROL).collectives < watched.ledger.of(Kind.CONTROL).collectives
+        between += alone.rounds % 3 != 0
+    assert between > 0
 
 
 @pytest.mark.mpi(min_size=2, max_size=4)
