@@ -269,11 +269,25 @@ void upper_sums(
         one_upper_sum(upper + n * row, blocks, scaled, sums + n);
 }
 
+/* Ask for rows that come next, while those at hand are in a near cache and memory has nothing to do: as far ahead as
+ * this, into the cache that is not the nearest, which is full. */
+enum { ROWS_AHEAD = 8 };
+
+INLINE void ask_for_next(ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *words, ptrdiff_t k)
+{
+    if (k % 2 == 0) { /* two blocks are a line of the cache */
+#pragma GCC unroll 4
+        for (ptrdiff_t n = 0; n < rows; n++)
+            __builtin_prefetch(words + ((ROWS_AHEAD + n) * blocks + k) * WORDS, 0, 2);
+    }
+}
+
 /* column_m += sum_n weight_n upper_nm over some rows, at most four. */
 INLINE void add_weighed(
     ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const float *weight, float *restrict column)
 {
     for (ptrdiff_t k = 0; k < blocks; k++) {
+        ask_for_next(rows, blocks, upper, k);
         eight x = *(const eight *)(column + k * BLOCK), y = *(const eight *)(column + k * BLOCK + 8);
 #pragma GCC unroll 4
         for (ptrdiff_t n = 0; n < rows; n++) {
@@ -360,6 +374,8 @@ INLINE void add_both_weighed(
     float *restrict column, float *restrict column_upper)
 {
     for (ptrdiff_t k = 0; k < blocks; k++) {
+        ask_for_next(rows, blocks, upper, k);
+        ask_for_next(rows, blocks, lower, k);
         eight *to = (eight *)(column + k * BLOCK), *to_upper = (eight *)(column_upper + k * BLOCK);
         eight x = to[0], y = to[1], x_upper = to_upper[0], y_upper = to_upper[1];
 #pragma GCC unroll 4
@@ -375,26 +391,35 @@ INLINE void add_both_weighed(
     }
 }
 
-/* sum_m S_nm scaled_m of one row, and the same sum over the upper halves. */
+/* sum_m S_nm scaled_m of some rows, at most two, and the same sums over the upper halves. */
 INLINE void both_sums(
-    ptrdiff_t blocks, const uint32_t *upper, const uint32_t *lower, const float *scaled, double *sum,
-    double *sum_upper)
+    ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const uint32_t *lower, const float *scaled, double *sums,
+    double *sums_upper)
 {
     const eight_words *u = (const eight_words *)upper, *l = (const eight_words *)lower;
-    *sum = *sum_upper = 0.0;
+    double found[2] = {0.0}, found_upper[2] = {0.0};
     for (ptrdiff_t start = 0; start < blocks; start += BLOCKS_TOGETHER) {
         ptrdiff_t stop = start + BLOCKS_TOGETHER < blocks ? start + BLOCKS_TOGETHER : blocks;
-        eight below = {0.0f}, above = {0.0f}, below_upper = {0.0f}, above_upper = {0.0f};
+        eight below[2] = {{0.0f}}, above[2] = {{0.0f}}, below_upper[2] = {{0.0f}}, above_upper[2] = {{0.0f}};
         for (ptrdiff_t k = start; k < stop; k++) {
             eight x = *(const eight *)(scaled + k * BLOCK), y = *(const eight *)(scaled + k * BLOCK + 8);
-            below += both_below(u[k], l[k]) * x;
-            above += both_above(u[k], l[k]) * y;
-            below_upper += upper_below(u[k]) * x;
-            above_upper += upper_above(u[k]) * y;
+#pragma GCC unroll 2
+            for (ptrdiff_t n = 0; n < rows; n++) {
+                eight_words words = u[n * blocks + k], rest = l[n * blocks + k];
+                below[n] += both_below(words, rest) * x;
+                above[n] += both_above(words, rest) * y;
+                below_upper[n] += upper_below(words) * x;
+                above_upper[n] += upper_above(words) * y;
+            }
         }
-        *sum += added(below + above);
-        *sum_upper += added(below_upper + above_upper);
+#pragma GCC unroll 2
+        for (ptrdiff_t n = 0; n < rows; n++) {
+            found[n] += added(below[n] + above[n]);
+            found_upper[n] += added(below_upper[n] + above_upper[n]);
+        }
     }
+    for (ptrdiff_t n = 0; n < rows; n++)
+        sums[n] = found[n], sums_upper[n] = found_upper[n];
 }
 
 /* A sweep over both halves: scale_n = sum_m S_nm scaled_m, lift_n what that is of the same sum over the upper halves;
@@ -414,11 +439,16 @@ INLINE void sweep_both_span(
         }
         ptrdiff_t together = n + 4 <= stop ? 4 : 1;
         float weight[4];
-        for (ptrdiff_t k = n; k < n + together; k++) {
-            double sum_upper;
-            both_sums(blocks, upper + k * row, lower + k * row, scaled, &scale[k], &sum_upper);
-            lift[k] = scale[k] / sum_upper;
-            weight[k - n] = (float)(shares[k] / scale[k]);
+        double sums_upper[4];
+        if (together == 4) {
+            both_sums(2, blocks, upper + n * row, lower + n * row, scaled, scale + n, sums_upper);
+            both_sums(2, blocks, upper + (n + 2) * row, lower + (n + 2) * row, scaled, scale + n + 2, sums_upper + 2);
+        } else {
+            both_sums(1, blocks, upper + n * row, lower + n * row, scaled, scale + n, sums_upper);
+        }
+        for (ptrdiff_t k = 0; k < together; k++) {
+            lift[n + k] = scale[n + k] / sums_upper[k];
+            weight[k] = (float)(shares[n + k] / scale[n + k]);
         }
         if (total && together == 4)
             add_both_weighed(4, blocks, upper + n * row, lower + n * row, weight, column, column_upper);
