@@ -422,69 +422,21 @@ INLINE void both_sums(
         sums[n] = found[n], sums_upper[n] = found_upper[n];
 }
 
-/* A sweep over both halves: scale_n = sum_m S_nm scaled_m, lift_n what that is of the same sum over the upper halves;
- * total_m += sum_n (shares_n / scale_n) S_nm, and total_upper the same of the upper halves. Without `total`, rows only.
- */
-INLINE void sweep_both_span(
-    ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, const uint32_t *lower,
-    const float *scaled, double *lift, const double *shares, double *scale, float *column, float *column_upper,
-    double *total, double *total_upper)
-{
-    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, row = blocks * WORDS;
-    for (ptrdiff_t n = 0, stop = 0; n < rows;) {
-        if (n == stop) {
-            stop = n + step < rows ? n + step : rows;
-            memset(column, 0, (size_t)(blocks * BLOCK) * sizeof *column);
-            memset(column_upper, 0, (size_t)(blocks * BLOCK) * sizeof *column_upper);
-        }
-        ptrdiff_t together = n + 4 <= stop ? 4 : 1;
-        float weight[4];
-        double sums_upper[4];
-        if (together == 4) {
-            both_sums(2, blocks, upper + n * row, lower + n * row, scaled, scale + n, sums_upper);
-            both_sums(2, blocks, upper + (n + 2) * row, lower + (n + 2) * row, scaled, scale + n + 2, sums_upper + 2);
-        } else {
-            both_sums(1, blocks, upper + n * row, lower + n * row, scaled, scale + n, sums_upper);
-        }
-        for (ptrdiff_t k = 0; k < together; k++) {
-            lift[n + k] = scale[n + k] / sums_upper[k];
-            weight[k] = (float)(shares[n + k] / scale[n + k]);
-        }
-        if (total && together == 4)
-            add_both_weighed(4, blocks, upper + n * row, lower + n * row, weight, column, column_upper);
-        else if (total)
-            add_both_weighed(1, blocks, upper + n * row, lower + n * row, weight, column, column_upper);
-        n += together;
-        if (total && n == stop) {
-            carry(width, column, total);
-            carry(width, column_upper, total_upper);
-        }
-    }
-}
-
-/* Spans as in sweep_upper; of each, first the total and then that of the upper halves. */
-FOR_EVERY_PROCESSOR
-void sweep_both(
-    ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper,
-    const uint32_t *lower, const float *scaled, double *lift, const double *shares, double *scale, float *column,
-    float *column_upper, double *totals)
-{
-    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
-    for (ptrdiff_t s = 0; s < spans; s++) {
-        ptrdiff_t n = bounds[s];
-        double *total = totals ? totals + 2 * s * width : 0;
-        sweep_both_span(
-            bounds[s + 1] - n, step, width, upper + n * row, lower + n * row, scaled, lift + n, shares + n, scale + n,
-            column, column_upper, total, total ? total + width : 0);
-    }
-}
-
 /* Entries from factors of short rows: exponent_nm = column_m + sum_k left_nk right_mk, in two halves. `right` is packed:
  * for every block of 16 of its rows, the first number of each, the second of each, and so on, with zeros after the last
- * row; `column` has zeros there, too. Some rows at a time (`together`, a multiple of ROWS_AT_ONCE) are made in `scratch`,
- * which stays in a near cache until their entries are there: six of them times a block in registers. `tops` has what is
- * taken off each row or, with `find`, gets the row's largest exponent. */
+ * row; `column` has zeros there, too. Some rows at a time (`together`, a multiple of ROWS_AT_ONCE and of 4) are made in
+ * `scratch`, which stays in a near cache until their entries are there: six of them times a block in registers. `tops`
+ * has what is taken off each row or, with `find`, gets the row's largest exponent. */
 enum { ROWS_AT_ONCE = 6, PANELS_AT_ONCE = 16 };
+
+typedef struct {
+    ptrdiff_t inner;
+    const float *left, *right, *column;
+    ptrdiff_t find;
+    float *tops, floor_;
+    ptrdiff_t together;
+    float *turned, *scratch;
+} factors;
 
 INLINE void panel_product(
     ptrdiff_t inner, const float *left, const float *panel, const float *column, float *out, ptrdiff_t stride)
@@ -519,35 +471,127 @@ INLINE float largest(ptrdiff_t width, const float *row)
     return top;
 }
 
+/* `together` rows from `start` on, or as many as there are; the first one's halves are at `upper` and `lower`. */
+INLINE void make_rows(
+    const factors *f, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t start, uint32_t *upper, uint32_t *lower)
+{
+    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, stride = blocks * BLOCK, inner = f->inner;
+    ptrdiff_t many = rows - start < f->together ? rows - start : f->together;
+    for (ptrdiff_t n = 0; n < f->together; n++) /* six rows side by side; those after the last are zero */
+        for (ptrdiff_t k = 0; k < inner; k++)
+            f->turned[(n / ROWS_AT_ONCE * inner + k) * ROWS_AT_ONCE + n % ROWS_AT_ONCE] =
+                n < many ? f->left[(start + n) * inner + k] : 0.0f;
+    for (ptrdiff_t first = 0; first < blocks; first += PANELS_AT_ONCE) {
+        ptrdiff_t last = first + PANELS_AT_ONCE < blocks ? first + PANELS_AT_ONCE : blocks;
+        for (ptrdiff_t n = 0; n < many; n += ROWS_AT_ONCE)
+            for (ptrdiff_t c = first; c < last; c++)
+                panel_product(
+                    inner, f->turned + n * inner, f->right + c * BLOCK * inner, f->column + c * BLOCK,
+                    f->scratch + n * stride + c * BLOCK, stride);
+    }
+    for (ptrdiff_t n = 0; n < many; n++) {
+        const float *row = f->scratch + n * stride;
+        if (f->find)
+            f->tops[start + n] = largest(width, row);
+        split_row(
+            width, row, f->tops[start + n], f->floor_, upper + n * blocks * WORDS, lower + n * blocks * WORDS);
+    }
+}
+
 FOR_EVERY_PROCESSOR
 void absorb_product(
     ptrdiff_t rows, ptrdiff_t width, ptrdiff_t inner, const float *left, const float *right, const float *column,
     ptrdiff_t find, float *tops, float floor_, ptrdiff_t together, float *turned, float *scratch, uint32_t *upper,
     uint32_t *lower)
 {
-    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, stride = blocks * BLOCK;
-    for (ptrdiff_t start = 0; start < rows; start += together) {
-        ptrdiff_t many = rows - start < together ? rows - start : together;
-        for (ptrdiff_t n = 0; n < together; n++) /* six rows side by side; those after the last are zero */
-            for (ptrdiff_t k = 0; k < inner; k++)
-                turned[(n / ROWS_AT_ONCE * inner + k) * ROWS_AT_ONCE + n % ROWS_AT_ONCE] =
-                    n < many ? left[(start + n) * inner + k] : 0.0f;
-        for (ptrdiff_t first = 0; first < blocks; first += PANELS_AT_ONCE) {
-            ptrdiff_t last = first + PANELS_AT_ONCE < blocks ? first + PANELS_AT_ONCE : blocks;
-            for (ptrdiff_t n = 0; n < many; n += ROWS_AT_ONCE)
-                for (ptrdiff_t c = first; c < last; c++)
-                    panel_product(
-                        inner, turned + n * inner, right + c * BLOCK * inner, column + c * BLOCK,
-                        scratch + n * stride + c * BLOCK, stride);
+    factors f = {inner, left, right, column, find, tops, floor_, together, turned, scratch};
+    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
+    for (ptrdiff_t n = 0; n < rows; n += together)
+        make_rows(&f, rows, width, n, upper + n * row, lower + n * row);
+}
+
+/* A sweep over both halves: scale_n = sum_m S_nm scaled_m, lift_n what that is of the same sum over the upper halves;
+ * total_m += sum_n (shares_n / scale_n) S_nm, and total_upper the same of the upper halves. Without `total`, rows only.
+ * With `f`, entries are made first, some rows at a time, and read while they are in a near cache; the first row is its
+ * row `place`. */
+INLINE void sweep_both_span(
+    const factors *f, ptrdiff_t place, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, uint32_t *upper,
+    uint32_t *lower, const float *scaled, double *lift, const double *shares, double *scale, float *column, float *column_upper,
+    double *total, double *total_upper)
+{
+    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, row = blocks * WORDS;
+    for (ptrdiff_t n = 0, stop = 0, made = 0; n < rows;) {
+        if (n == stop) {
+            stop = n + step < rows ? n + step : rows;
+            memset(column, 0, (size_t)(blocks * BLOCK) * sizeof *column);
+            memset(column_upper, 0, (size_t)(blocks * BLOCK) * sizeof *column_upper);
         }
-        for (ptrdiff_t n = 0; n < many; n++) {
-            if (find)
-                tops[start + n] = largest(width, scratch + n * stride);
-            split_row(
-                width, scratch + n * stride, tops[start + n], floor_, upper + (start + n) * blocks * WORDS,
-                lower + (start + n) * blocks * WORDS);
+        ptrdiff_t together = n + 4 <= stop ? 4 : 1;
+        if (f && n == made) { /* together is a multiple of 4, and so is n before the last rows */
+            make_rows(f, place + rows, width, place + n, upper + n * row, lower + n * row);
+            made += f->together;
+        }
+        float weight[4];
+        double sums_upper[4];
+        if (together == 4) {
+            both_sums(2, blocks, upper + n * row, lower + n * row, scaled, scale + n, sums_upper);
+            both_sums(2, blocks, upper + (n + 2) * row, lower + (n + 2) * row, scaled, scale + n + 2, sums_upper + 2);
+        } else {
+            both_sums(1, blocks, upper + n * row, lower + n * row, scaled, scale + n, sums_upper);
+        }
+        for (ptrdiff_t k = 0; k < together; k++) {
+            lift[n + k] = scale[n + k] / sums_upper[k];
+            weight[k] = (float)(shares[n + k] / scale[n + k]);
+        }
+        if (total && together == 4)
+            add_both_weighed(4, blocks, upper + n * row, lower + n * row, weight, column, column_upper);
+        else if (total)
+            add_both_weighed(1, blocks, upper + n * row, lower + n * row, weight, column, column_upper);
+        n += together;
+        if (total && n == stop) {
+            carry(width, column, total);
+            carry(width, column_upper, total_upper);
         }
     }
+}
+
+/* Spans as in sweep_upper; of each, first the total and then that of the upper halves. */
+INLINE void sweep_both_spans(
+    const factors *f, ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, uint32_t *upper,
+    uint32_t *lower, const float *scaled, double *lift, const double *shares, double *scale, float *column,
+    float *column_upper, double *totals)
+{
+    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
+    for (ptrdiff_t s = 0; s < spans; s++) {
+        ptrdiff_t n = bounds[s];
+        double *total = totals ? totals + 2 * s * width : 0;
+        sweep_both_span(
+            f, n, bounds[s + 1] - n, step, width, upper + n * row, lower + n * row, scaled, lift + n, shares + n, scale + n,
+            column, column_upper, total, total ? total + width : 0);
+    }
+}
+
+FOR_EVERY_PROCESSOR
+void sweep_both(
+    ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, uint32_t *upper, uint32_t *lower,
+    const float *scaled, double *lift, const double *shares, double *scale, float *column, float *column_upper,
+    double *totals)
+{
+    sweep_both_spans(
+        0, spans, bounds, step, width, upper, lower, scaled, lift, shares, scale, column, column_upper, totals);
+}
+
+/* absorb_product and sweep_both in one go. */
+FOR_EVERY_PROCESSOR
+void sweep_product(
+    ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, ptrdiff_t inner, const float *left,
+    const float *right, const float *columns, ptrdiff_t find, float *tops, float floor_, ptrdiff_t together,
+    float *turned, float *scratch, uint32_t *upper, uint32_t *lower, const float *scaled, double *lift,
+    const double *shares, double *scale, float *column, float *column_upper, double *totals)
+{
+    factors f = {inner, left, right, columns, find, tops, floor_, together, turned, scratch};
+    sweep_both_spans(
+        &f, spans, bounds, step, width, upper, lower, scaled, lift, shares, scale, column, column_upper, totals);
 }
 
 /* In place, P = exp(exponent), 0 below -708; of each row sum_m P and sum_m P log P. Any exponent may come: those of

@@ -100,12 +100,9 @@ class Halves:
         return loops.upper_sums(self._upper, blocks, layout.window(part, scaled))
 
     def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> list[Floats]:
-        layout, rows = self._layout, slice(spans[0].start, spans[-1].stop)
-        bounds = np.array([*(span.start for span in spans), rows.stop], dtype=np.int64) - rows.start
-        size = len(spans), bounds, step, layout.width
-        totals = np.zeros((len(spans), 2 if sweep.both else 1, layout.width))
-        scratch = np.empty((2, layout.blocks * BLOCK), dtype=np.float32)
+        layout, rows, totals, size = self._laid_out(sweep, spans, step)
         shares, scale, lift = (line[rows] for line in (tallies.shares, tallies.scale, tallies.lift))
+        scratch = np.empty((2, layout.blocks * BLOCK), dtype=np.float32)
         if sweep.both:
             loops.call(
                 "sweep_both", *size, self._upper, self._lower, sweep.scaled, lift, shares, scale, *scratch,
@@ -118,3 +115,29 @@ class Halves:
             tallies.heard, by_part[:, rows], by_part.shape[1], lift, shares, scale, scratch[0], totals,
         )  # fmt: skip
         return list(totals)
+
+    def put_and_sweep(
+        self, factors: Factors, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int
+    ) -> tuple[Floats, list[Floats]]:
+        """``put`` and ``sweep`` over both halves in one go: what is read was made just before. The same bits."""
+        assert sweep.both
+        layout, rows, totals, size = self._laid_out(sweep, spans, step)
+        shares, scale, lift = (line[rows] for line in (tallies.shares, tallies.scale, tallies.lift))
+        given, tops = loops.product_arguments(
+            factors.left[rows], factors.right, factors.column, None, FLOOR["float32"], self._upper, self._lower
+        )
+        scratch = np.empty((2, layout.blocks * BLOCK), dtype=np.float32)
+        loops.call(
+            "sweep_product", *size, *given, sweep.scaled, lift, shares, scale, *scratch,
+            totals if sweep.columns else None,
+        )  # fmt: skip
+        return tops.astype(np.float64), list(totals)
+
+    def _laid_out(
+        self, sweep: Sweep, spans: Sequence[slice], step: int
+    ) -> tuple[Layout, slice, Floats, tuple[int, NDArray[np.int64], int, int]]:
+        """Which rows the spans are, room for their totals, and what a pass over them takes first."""
+        layout, rows = self._layout, slice(spans[0].start, spans[-1].stop)
+        bounds = np.array([*(span.start for span in spans), rows.stop], dtype=np.int64) - rows.start
+        totals = np.zeros((len(spans), 2 if sweep.both else 1, layout.width))
+        return layout, rows, totals, (len(spans), bounds, step, layout.width)

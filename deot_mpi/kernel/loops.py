@@ -22,12 +22,13 @@ Rows = NDArray[np.floating]
 
 BLOCK, WORDS = 16, 8
 """Columns that ``_loops.c`` takes together, and words that hold one half of their entries."""
-_AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 6, 4, 1 << 17
+_AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 12, 2, 1 << 17
 """Rows that ``absorb_product`` takes together, how many times as many it makes at most before it goes on with them, and
 how many numbers these should have, for a near cache."""
 _PASSES = (
     "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single", "absorb_split_rounded", "join",
-    "absorb_product", "upper_sums", "sweep_upper", "sweep_both", "plan_rows", "look_up", "take_off_noise",
+    "absorb_product", "sweep_product", "upper_sums", "sweep_upper", "sweep_both", "plan_rows", "look_up",
+    "take_off_noise",
 )  # fmt: skip
 
 _ABSORB = {
@@ -136,6 +137,21 @@ def absorb_product(
     """As ``absorb_halves``, from exponents <left_n, right_m> + column_m, for a right side that is ``packed``: they are
     always added up in one order, and not held. Returns ``tops``, what is taken off each row: its largest exponent
     unless they are given. Compiled only."""
+    given, tops = product_arguments(left, right, column, tops, floor, upper, lower)
+    call("absorb_product", len(left), column.size, *given)
+    return tops
+
+
+def product_arguments(
+    left: NDArray[np.float32],
+    right: NDArray[np.float32],
+    column: NDArray[np.float32],
+    tops: Rows | None,
+    floor: float,
+    upper: NDArray[np.uint32],
+    lower: NDArray[np.uint32],
+) -> tuple[tuple[Any, ...], Rows]:
+    """What the passes take that make entries from factors, and where the ``tops`` will be."""
     (rows, inner), blocks, width = left.shape, len(right), column.size
     _size(upper, lower)
     if right.shape != (-(-width // BLOCK), inner, BLOCK) or upper.shape != (rows, blocks * WORDS):
@@ -145,13 +161,10 @@ def absorb_product(
     padded = np.zeros(blocks * BLOCK, dtype=np.float32)
     padded[:width] = column
     together = max(1, min(_MOST_AT_ONCE, _SCRATCH // (_AT_ONCE * padded.size))) * _AT_ONCE
-    scratch, turned = np.empty((together, padded.size), dtype=np.float32), np.empty(together * inner, dtype=np.float32)
+    turned, scratch = np.empty(together * inner, dtype=np.float32), np.empty((together, padded.size), dtype=np.float32)
     left, right = (np.ascontiguousarray(side, dtype=np.float32) for side in (left, right))
-    call(
-        "absorb_product", rows, width, inner, left, right, padded, int(find), tops, ctypes.c_float(floor), together,
-        turned, scratch, upper, lower,
-    )  # fmt: skip
-    return tops
+    floor_ = ctypes.c_float(floor)
+    return (inner, left, right, padded, int(find), tops, floor_, together, turned, scratch, upper, lower), tops
 
 
 def plan_rows(exponent: Floats) -> tuple[Floats, Floats]:

@@ -7,7 +7,7 @@ sum_n alpha_n exp((u_n - c_nm)/eps). Everything here is in nats: f = u/eps, g = 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import LogPairs, loops
-from deot_mpi.kernel.base import ProductPairs
+from deot_mpi.kernel.base import Factors, ProductPairs
 from deot_mpi.kernel.entries import Entries, Exponents, Layout, Numbers, Precision, Sweep, Tallies
 from deot_mpi.kernel.halves import Halves
 
@@ -210,6 +210,8 @@ class RowBlock:
         sweep = Sweep(self._laid_out(self._scaled(potential, slice(None)), both), both, columns)
         if exponents is None:
             parts = self._sweep_stored(sweep)
+        elif anew and isinstance(exponents, Factors) and isinstance(self._entries, Halves):
+            parts = self._put_and_sweep(self._entries, exponents, sweep)
         else:
             parts = self._over_spans(lambda chunks: self._sweep_anew(chunks, sweep, exponents, anew))
         self._tallies.heard[:] = 0
@@ -231,14 +233,22 @@ class RowBlock:
         return bool(away > _STALE * move)
 
     def _sweep_stored(self, sweep: Sweep) -> list[Floats]:
-        """Column sums of every span. One thread takes all spans at once."""
+        """Column sums of every span."""
         assert self._entries is not None
-        entries, spans = self._entries, [slice(chunks[0].start, chunks[-1].stop) for chunks in self._spans]
-        if self._pool is None:
-            return entries.sweep(sweep, self._tallies, spans, self._step)
-        return list(
-            self._pool.map(lambda rows: entries.part(rows).sweep(sweep, self._tallies, [rows], self._step)[0], spans)
+        entries = self._entries
+        return self._over_whole_spans(
+            lambda rows, spans: entries.part(rows).sweep(sweep, self._tallies, spans, self._step)
         )
+
+    def _put_and_sweep(self, entries: Halves, factors: Factors, sweep: Sweep) -> list[Floats]:
+        """Column sums of every span, of entries that are made on the way."""
+
+        def work(rows: slice, spans: Sequence[slice]) -> list[Floats]:
+            self._tops[rows], parts = entries.part(rows).put_and_sweep(factors, sweep, self._tallies, spans, self._step)
+            self._shift[rows] = self._tops[rows] + factors.offset[rows]
+            return parts
+
+        return self._over_whole_spans(work)
 
     def _sweep_anew(self, chunks: list[slice], sweep: Sweep, exponents: Exponents, anew: bool) -> Floats:
         """Column sums of one span, of entries that are not there yet, or not kept."""
@@ -373,6 +383,13 @@ class RowBlock:
     def _over_spans(self, work: Callable[[list[slice]], Part]) -> list[Part]:
         """The results of all spans in order, by one thread or several."""
         return list(map(work, self._spans) if self._pool is None else self._pool.map(work, self._spans))
+
+    def _over_whole_spans(self, work: Callable[[slice, Sequence[slice]], list[Part]]) -> list[Part]:
+        """The same for work on rows that are one or more spans: one thread takes all at once, several one at a time."""
+        spans = [slice(chunks[0].start, chunks[-1].stop) for chunks in self._spans]
+        if self._pool is None:
+            return work(slice(spans[0].start, spans[-1].stop), spans)
+        return [part for parts in self._pool.map(lambda rows: work(rows, [rows]), spans) for part in parts]
 
 
 def _split(chunks: list[slice], parts: int) -> list[list[slice]]:
