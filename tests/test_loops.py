@@ -146,15 +146,16 @@ def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, 
     """Against NumPy in float64; rows whose number is no multiple of six, and so many columns that few rows go at once.
     An exponent is off by what its terms lose when they are added up in float32, an entry by as much of itself."""
     rng = np.random.default_rng(inner)
-    left, right = (rng.normal(size=(many, inner)).astype(np.float32) for many in (rows, width))
+    left, right = (rng.normal(size=(many, inner)) for many in (rows, width))
+    packed, left = loops.packed(right), left.astype(np.float32)
     column = rng.normal(size=width).astype(np.float32)
-    exponent = left.astype(float) @ right.astype(float).T + column
-    size = np.abs(left).astype(float) @ np.abs(right).astype(float).T + np.abs(column)
-    off = (inner + 1) * np.finfo(np.float32).eps * size
+    exponent = left.astype(float) @ right.T + column
+    size = np.abs(left).astype(float) @ np.abs(right).T + np.abs(column)
+    off = (inner + 2) * np.finfo(np.float32).eps * size
 
     def entries(tops: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         upper, lower = (np.full((rows, -(-width // 16) * 8), 77, dtype=np.uint32) for _ in range(2))
-        tops = loops.absorb_product(left, loops.packed(right), column, tops, -80.0, upper, lower)
+        tops = loops.absorb_product(left, packed, column, tops, -80.0, upper, lower)
         beyond = loops.joined_halves(upper, lower, -(-width // 16) * 16)[:, width:]
         assert not beyond.any()
         return loops.joined_halves(upper, lower, width), tops
@@ -169,9 +170,11 @@ def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, 
     lower_by_two, _ = entries(tops + np.float32(2.0))
     assert np.all(lower_by_two <= found)
     with pytest.raises(ValueError, match="do not make"):
-        loops.absorb_product(left, loops.packed(right), column, None, -80.0, *np.empty((2, rows + 1, 8), np.uint32))
+        loops.absorb_product(left, packed, column, None, -80.0, *np.empty((2, rows + 1, 8), np.uint32))
     with pytest.raises(ValueError, match="are needed"):
         entries(np.zeros(rows + 1, dtype=np.float32))
+    with pytest.raises(ValueError, match="with gaps"):
+        loops.packed(np.empty((2 * width, 4 * inner))[:, ::2])
 
 
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)

@@ -471,6 +471,16 @@ INLINE float largest(ptrdiff_t width, const float *row)
     return top;
 }
 
+/* `right` for factors, from rows `stride` numbers apart. */
+void pack(ptrdiff_t rows, ptrdiff_t inner, ptrdiff_t stride, const double *right, float *packed)
+{
+    for (ptrdiff_t start = 0; start < rows; start += BLOCK)
+        for (ptrdiff_t n = 0; n < BLOCK; n++)
+            for (ptrdiff_t k = 0; k < inner; k++)
+                packed[start * inner + k * BLOCK + n] =
+                    start + n < rows ? (float)right[(start + n) * stride + k] : 0.0f;
+}
+
 /* `together` rows from `start` on, or as many as there are; the first one's halves are at `upper` and `lower`. */
 INLINE void make_rows(
     const factors *f, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t start, uint32_t *upper, uint32_t *lower)

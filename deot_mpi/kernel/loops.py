@@ -27,8 +27,8 @@ _AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 12, 2, 1 << 17
 how many numbers these should have, for a near cache."""
 _PASSES = (
     "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single", "absorb_split_rounded", "join",
-    "absorb_product", "sweep_product", "upper_sums", "sweep_upper", "sweep_both", "plan_rows", "look_up",
-    "take_off_noise",
+    "absorb_product", "sweep_product", "upper_sums", "sweep_upper", "sweep_both", "pack", "plan_rows",
+    "look_up", "take_off_noise",
 )  # fmt: skip
 
 _ABSORB = {
@@ -117,12 +117,15 @@ def upper_sums(upper: NDArray[np.uint32], words: slice, scaled: NDArray[np.float
     return sums
 
 
-def packed(right: Rows) -> NDArray[np.float32]:
-    """The right side for ``absorb_product``: 16 rows side by side, number by number, with zeros after the last."""
-    rows, inner = right.shape
-    whole = np.zeros((-(-rows // BLOCK) * BLOCK, inner), dtype=np.float32)
-    whole[:rows] = right
-    return np.ascontiguousarray(whole.reshape(-1, BLOCK, inner).transpose(0, 2, 1))
+def packed(right: Floats) -> NDArray[np.float32]:
+    """The right side for ``absorb_product``: 16 rows side by side, number by number, with zeros after the last.
+    Compiled only."""
+    (rows, inner), number = right.shape, _double(right).itemsize
+    if right.strides[1] != number or right.strides[0] % number:
+        raise ValueError(f"rows with gaps, {right.strides} bytes from number to number")
+    out = np.empty((-(-rows // BLOCK), inner, BLOCK), dtype=np.float32)
+    call("pack", rows, inner, right.strides[0] // number, right, out)
+    return out
 
 
 def absorb_product(

@@ -13,6 +13,7 @@ DEPTH = 10
 """Differences kept. 5 took a fifth more rounds in trials, 20 and 40 no fewer than 10."""
 PRODUCTS = DEPTH * (DEPTH + 1) // 2 + DEPTH
 """Numbers in ``Anderson.products``."""
+_UPPER_TRIANGLE = np.triu_indices(DEPTH)
 _RIDGE = 1e-10
 """Relative to the Gram matrix's trace: differences become parallel near the end, and float32 has noise."""
 _LONGEST_CORRECTION = 10.0
@@ -65,20 +66,21 @@ class Anderson:
         weighted = differences * weights
         gram = np.zeros((DEPTH, DEPTH))
         gram[:count, :count] = weighted @ differences.T
-        flat[:-DEPTH] = gram[np.triu_indices(DEPTH)]
+        flat[:-DEPTH] = gram[_UPPER_TRIANGLE]
         flat[-DEPTH : count - DEPTH or None] = weighted @ residuals[-1]
         return flat
 
     def solve(self, products: Floats) -> None:
         """Find the coefficients from the products added over all agents; used by the next ``step``."""
-        gram = np.zeros((DEPTH, DEPTH))
-        gram[np.triu_indices(DEPTH)] = products[:-DEPTH]
-        gram = np.triu(gram) + np.triu(gram, 1).T
         count = len(self._points) - 1
-        ridge = _RIDGE * float(np.trace(gram))
-        if count < 1 or not (np.isfinite(products).all() and ridge > 0):
+        if count < 1 or not np.isfinite(products).all():
             return
-        gram = gram[:count, :count]
+        gram = np.zeros((DEPTH, DEPTH))
+        gram[_UPPER_TRIANGLE] = products[:-DEPTH]
+        gram = (gram + np.triu(gram, 1).T)[:count, :count]
+        ridge = _RIDGE * float(np.trace(gram))
+        if not ridge > 0:
+            return
         self._coefficients = np.asarray(np.linalg.solve(gram + ridge * np.eye(count), products[-DEPTH:][:count]))
 
     def step(self, residual: Floats) -> Floats:
