@@ -351,20 +351,29 @@ INLINE void sweep_upper_span(
     }
 }
 
-/* Spans of rows, one after the other; span s begins with row bounds[s] and has a total of its own. */
+/* Spans of rows, one after the other; span s begins with row bounds[s]. Each has a total of its own, in `span`, and
+ * these are added up in their order. */
+INLINE void add_span(ptrdiff_t width, const double *span, double *total)
+{
+    for (ptrdiff_t m = 0; m < width; m++)
+        total[m] += span[m];
+}
+
 FOR_EVERY_PROCESSOR
 void sweep_upper(
     ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, ptrdiff_t parts,
     const int64_t *first, const int64_t *last, const int64_t *at, const float *scaled, const uint8_t *heard,
     double *sums, ptrdiff_t stride, const double *lift, const double *shares, double *scale, float *column,
-    double *totals)
+    double *span, double *total)
 {
     ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
     for (ptrdiff_t s = 0; s < spans; s++) {
         ptrdiff_t n = bounds[s];
+        memset(span, 0, (size_t)width * sizeof *span);
         sweep_upper_span(
             bounds[s + 1] - n, step, width, upper + n * row, parts, first, last, at, scaled, heard, sums + n, stride,
-            lift + n, shares + n, scale + n, column, totals + s * width);
+            lift + n, shares + n, scale + n, column, span);
+        add_span(width, span, total);
     }
 }
 
@@ -565,19 +574,21 @@ INLINE void sweep_both_span(
     }
 }
 
-/* Spans as in sweep_upper; of each, first the total and then that of the upper halves. */
+/* Spans as in sweep_upper; `span` and `total` have first that of both halves, then that of the upper ones. */
 INLINE void sweep_both_spans(
     const factors *f, ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, uint32_t *upper,
     uint32_t *lower, const float *scaled, double *lift, const double *shares, double *scale, float *column,
-    float *column_upper, double *totals)
+    float *column_upper, double *span, double *total)
 {
     ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
     for (ptrdiff_t s = 0; s < spans; s++) {
         ptrdiff_t n = bounds[s];
-        double *total = totals ? totals + 2 * s * width : 0;
+        memset(span, 0, (size_t)(2 * width) * sizeof *span);
         sweep_both_span(
             f, n, bounds[s + 1] - n, step, width, upper + n * row, lower + n * row, scaled, lift + n, shares + n, scale + n,
-            column, column_upper, total, total ? total + width : 0);
+            column, column_upper, total ? span : 0, total ? span + width : 0);
+        if (total)
+            add_span(2 * width, span, total);
     }
 }
 
@@ -585,10 +596,10 @@ FOR_EVERY_PROCESSOR
 void sweep_both(
     ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, uint32_t *upper, uint32_t *lower,
     const float *scaled, double *lift, const double *shares, double *scale, float *column, float *column_upper,
-    double *totals)
+    double *span, double *total)
 {
     sweep_both_spans(
-        0, spans, bounds, step, width, upper, lower, scaled, lift, shares, scale, column, column_upper, totals);
+        0, spans, bounds, step, width, upper, lower, scaled, lift, shares, scale, column, column_upper, span, total);
 }
 
 /* absorb_product and sweep_both in one go. */
@@ -597,11 +608,11 @@ void sweep_product(
     ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, ptrdiff_t inner, const float *left,
     const float *right, const float *columns, ptrdiff_t find, float *tops, float floor_, ptrdiff_t together,
     float *turned, float *scratch, uint32_t *upper, uint32_t *lower, const float *scaled, double *lift,
-    const double *shares, double *scale, float *column, float *column_upper, double *totals)
+    const double *shares, double *scale, float *column, float *column_upper, double *span, double *total)
 {
     factors f = {inner, left, right, columns, find, tops, floor_, together, turned, scratch};
     sweep_both_spans(
-        &f, spans, bounds, step, width, upper, lower, scaled, lift, shares, scale, column, column_upper, totals);
+        &f, spans, bounds, step, width, upper, lower, scaled, lift, shares, scale, column, column_upper, span, total);
 }
 
 /* In place, P = exp(exponent), 0 below -708; of each row sum_m P and sum_m P log P. Any exponent may come: those of

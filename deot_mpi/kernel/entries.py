@@ -97,10 +97,10 @@ class Entries(Protocol):
     def hear(self, part: int, scaled: NDArray[np.floating]) -> Floats:
         """Row sums over one part's columns, as ``sweep`` would find them without reading both halves."""
 
-    def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> list[Floats]:
+    def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> Floats:
         """Row sums go into the tallies, where the spans are that these rows consist of; column sums of share / row sum
-        come back for each span, added up ``step`` rows at a time: as a line, and one of H alone where both halves are
-        read."""
+        come back, added up ``step`` rows at a time, then for each span, then over these: as a line, and one of H alone
+        where both halves are read."""
 
 
 class Numbers:
@@ -125,9 +125,11 @@ class Numbers:
     def hear(self, part: int, scaled: NDArray[np.floating]) -> Floats:
         return np.asarray(self._array[:, self._layout.parts[part]] @ scaled, dtype=np.float64)
 
-    def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> list[Floats]:
-        first = spans[0].start
-        return [self._sweep_span(sweep, tallies, span, span.start - first, step) for span in spans]
+    def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> Floats:
+        first, total = spans[0].start, np.zeros((1, self._layout.width))
+        for span in spans:
+            total += self._sweep_span(sweep, tallies, span, span.start - first, step)
+        return total
 
     def _sweep_span(self, sweep: Sweep, tallies: Tallies, span: slice, place: int, step: int) -> Floats:
         total = np.zeros((1, self._layout.width))

@@ -13,6 +13,7 @@ import math
 import mmap
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,45 +100,61 @@ class Halves:
         blocks = slice(int(layout.first[part]) * WORDS, int(layout.last[part]) * WORDS)
         return loops.upper_sums(self._upper, blocks, layout.window(part, scaled))
 
-    def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> list[Floats]:
-        layout, rows, totals, size = self._laid_out(sweep, spans, step)
+    def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> Floats:
+        layout, rows, size, sums = self._laid_out(sweep, spans, step)
         shares, scale, lift = (line[rows] for line in (tallies.shares, tallies.scale, tallies.lift))
-        scratch = np.empty((2, layout.blocks * BLOCK), dtype=np.float32)
         if sweep.both:
             loops.call(
-                "sweep_both", *size, self._upper, self._lower, sweep.scaled, lift, shares, scale, *scratch,
-                totals if sweep.columns else None,
+                "sweep_both", *size, self._upper, self._lower, sweep.scaled, lift, shares, scale, *sums.columns,
+                *sums.wanted(sweep),
             )  # fmt: skip
-            return list(totals)
+            return sums.total
         by_part = tallies.by_part
         loops.call(
             "sweep_upper", *size, self._upper, len(layout.parts), layout.first, layout.last, layout.at, sweep.scaled,
-            tallies.heard, by_part[:, rows], by_part.shape[1], lift, shares, scale, scratch[0], totals,
+            tallies.heard, by_part[:, rows], by_part.shape[1], lift, shares, scale, sums.columns[0],
+            *sums.wanted(sweep),
         )  # fmt: skip
-        return list(totals)
+        return sums.total
 
     def put_and_sweep(
         self, factors: Factors, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int
-    ) -> tuple[Floats, list[Floats]]:
+    ) -> tuple[Floats, Floats]:
         """``put`` and ``sweep`` over both halves in one go: what is read was made just before. The same bits."""
         assert sweep.both
-        layout, rows, totals, size = self._laid_out(sweep, spans, step)
+        _, rows, size, sums = self._laid_out(sweep, spans, step)
         shares, scale, lift = (line[rows] for line in (tallies.shares, tallies.scale, tallies.lift))
         given, tops = loops.product_arguments(
             factors.left[rows], factors.right, factors.column, None, FLOOR["float32"], self._upper, self._lower
         )
-        scratch = np.empty((2, layout.blocks * BLOCK), dtype=np.float32)
         loops.call(
-            "sweep_product", *size, *given, sweep.scaled, lift, shares, scale, *scratch,
-            totals if sweep.columns else None,
-        )  # fmt: skip
-        return tops.astype(np.float64), list(totals)
+            "sweep_product", *size, *given, sweep.scaled, lift, shares, scale, *sums.columns, *sums.wanted(sweep)
+        )
+        return tops.astype(np.float64), sums.total
 
     def _laid_out(
         self, sweep: Sweep, spans: Sequence[slice], step: int
-    ) -> tuple[Layout, slice, Floats, tuple[int, NDArray[np.int64], int, int]]:
-        """Which rows the spans are, room for their totals, and what a pass over them takes first."""
+    ) -> tuple[Layout, slice, tuple[int, NDArray[np.int64], int, int], _Sums]:
+        """Which rows the spans are, what a pass over them takes first, and room for its sums."""
         layout, rows = self._layout, slice(spans[0].start, spans[-1].stop)
         bounds = np.array([*(span.start for span in spans), rows.stop], dtype=np.int64) - rows.start
-        totals = np.zeros((len(spans), 2 if sweep.both else 1, layout.width))
-        return layout, rows, totals, (len(spans), bounds, step, layout.width)
+        lines = 2 if sweep.both else 1
+        sums = _Sums(
+            columns=np.empty((2, layout.blocks * BLOCK), dtype=np.float32),
+            span=np.empty((lines, layout.width)),
+            total=np.zeros((lines, layout.width)),
+        )
+        return layout, rows, (len(spans), bounds, step, layout.width), sums
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Column sums as they are added up."""
+
+    columns: NDArray[np.float32]
+    """Over a step of rows, of both halves and of the upper ones."""
+    span: Floats
+    total: Floats
+
+    def wanted(self, sweep: Sweep) -> tuple[Floats, Floats | None]:
+        return self.span, self.total if sweep.columns else None

@@ -233,7 +233,7 @@ class RowBlock:
         return bool(away > _STALE * move)
 
     def _sweep_stored(self, sweep: Sweep) -> list[Floats]:
-        """Column sums of every span."""
+        """Column sums, of all rows or of every span."""
         assert self._entries is not None
         entries = self._entries
         return self._over_whole_spans(
@@ -241,21 +241,19 @@ class RowBlock:
         )
 
     def _put_and_sweep(self, entries: Halves, factors: Factors, sweep: Sweep) -> list[Floats]:
-        """Column sums of every span, of entries that are made on the way."""
+        """The same of entries that are made on the way."""
 
-        def work(rows: slice, spans: Sequence[slice]) -> list[Floats]:
-            self._tops[rows], parts = entries.part(rows).put_and_sweep(factors, sweep, self._tallies, spans, self._step)
+        def work(rows: slice, spans: Sequence[slice]) -> Floats:
+            self._tops[rows], total = entries.part(rows).put_and_sweep(factors, sweep, self._tallies, spans, self._step)
             self._shift[rows] = self._tops[rows] + factors.offset[rows]
-            return parts
+            return total
 
         return self._over_whole_spans(work)
 
     def _sweep_anew(self, chunks: list[slice], sweep: Sweep, exponents: Exponents, anew: bool) -> Floats:
         """Column sums of one span, of entries that are not there yet, or not kept."""
         tallies, step = self._tallies, self._step
-        return _in_order(
-            [self._absorbed(rows, exponents, anew).sweep(sweep, tallies, [rows], step)[0] for rows in chunks]
-        )
+        return _in_order([self._absorbed(rows, exponents, anew).sweep(sweep, tallies, [rows], step) for rows in chunks])
 
     def _exponents(self) -> Exponents:
         """log S but for the rows' shifts."""
@@ -384,12 +382,13 @@ class RowBlock:
         """The results of all spans in order, by one thread or several."""
         return list(map(work, self._spans) if self._pool is None else self._pool.map(work, self._spans))
 
-    def _over_whole_spans(self, work: Callable[[slice, Sequence[slice]], list[Part]]) -> list[Part]:
-        """The same for work on rows that are one or more spans: one thread takes all at once, several one at a time."""
+    def _over_whole_spans(self, work: Callable[[slice, Sequence[slice]], Floats]) -> list[Floats]:
+        """The same for work on one or more spans, whose results it adds up: one thread takes all at once, several take
+        one at a time."""
         spans = [slice(chunks[0].start, chunks[-1].stop) for chunks in self._spans]
         if self._pool is None:
-            return work(slice(spans[0].start, spans[-1].stop), spans)
-        return [part for parts in self._pool.map(lambda rows: work(rows, [rows]), spans) for part in parts]
+            return [work(slice(spans[0].start, spans[-1].stop), spans)]
+        return list(self._pool.map(lambda rows: work(rows, [rows]), spans))
 
 
 def _split(chunks: list[slice], parts: int) -> list[list[slice]]:
