@@ -15,6 +15,7 @@ from deot_mpi.exchange.node import share_node
 from deot_mpi.kernel import Kernel, LogPairs, Shown, log_block, parted
 from deot_mpi.kernel.block import KernelBlock
 from deot_mpi.kernel.gromov import AlignedKernel
+from deot_mpi.kernel.halves import spare_bytes
 from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.kinds import Kind
 from deot_mpi.options import Options
@@ -164,7 +165,7 @@ def _block(role: Role, kernel: Kernel, own: Shown, theirs: Shown, shares: Floats
 def means_of_node(setting: Setting, options: Options, *, works: bool) -> tuple[float, int]:
     """Bytes of kernel and threads that an agent which ``works`` may use. Collective over all agents."""
     node = share_node(setting.agents, works, setting.ledger, options.timeout)
-    memory = memory_for(node.workers) if options.memory is None else float(options.memory)
+    memory = memory_for(node.workers) + spare_bytes() if options.memory is None else float(options.memory)
     return memory, options.threads or threads_for(node.cores)
 
 

@@ -92,7 +92,8 @@ class Recorder:
     def add(self, own: Measure, row: Floats) -> tuple[Measure, dict[Role, Floats]]:
         numbers = [own.objective, own.error, own.change, self._setting.ledger.total_bytes, own.staleness]
         collectives, whole = self._setting.collectives, np.concatenate([numbers, row])
-        # Far apart, a shared table costs little: whoever waits for nothing in it goes on while it travels.
+        # A tally goes up a tree and down again. A shared table comes with what each role waits for anyway: far apart,
+        # it costs less.
         table = collectives.tally(Kind.CONTROL, whole) if row.size else collectives.share(Kind.CONTROL, whole)
         measured = np.concatenate([table.source, table.target])[:, :CHECK_SIZE]
         objective, error = self.constant + ordered_sum(measured[:, 0]), ordered_sum(measured[:, 1])

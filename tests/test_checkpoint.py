@@ -31,7 +31,7 @@ def full_state() -> SolverState:
     return SolverState(
         rng.normal(size=4), 7, deque([0.5, np.inf], maxlen=2), 0.25, {0: rng.normal(size=4), 3: rng.normal(size=4)},
         16.0, 3, True, True, {role: rng.normal(size=(2, 3)) for role in Role}, True, rng.normal(size=4), mixer,
-        (0.1, rng.normal(size=4), rng.normal(size=4)), 0.2, 5, 0.3,
+        (0.1, rng.normal(size=4), rng.normal(size=4)), 0.2, 5, 0.3, 2, 0.6, 4,
     )  # fmt: skip
 
 

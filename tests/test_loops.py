@@ -173,8 +173,8 @@ def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, 
         loops.absorb_product(left, packed, column, None, -80.0, *np.empty((2, rows + 1, 8), np.uint32))
     with pytest.raises(ValueError, match="are needed"):
         entries(np.zeros(rows + 1, dtype=np.float32))
-    with pytest.raises(ValueError, match="with gaps"):
-        loops.packed(np.empty((2 * width, 4 * inner))[:, ::2])
+    np.testing.assert_array_equal(loops.packed(np.asfortranarray(right)), packed)
+    np.testing.assert_array_equal(loops.packed(np.repeat(right, 2, axis=1)[:, ::2]), packed)
 
 
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)
@@ -182,12 +182,14 @@ def test_passes_that_are_wrong_or_of_another_machine_are_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert loops._is_right(BUILT)  # type: ignore[arg-type]
-    idle = SimpleNamespace(**dict.fromkeys(loops._PASSES, lambda *_: None))
+    idle = SimpleNamespace(**dict.fromkeys(loops._PASSES, lambda *_: None) | {"version": lambda: loops._VERSION})
     assert not loops._is_right(idle)  # type: ignore[arg-type]
     halved = SimpleNamespace(**{name: getattr(BUILT, name) for name in loops._PASSES} | {"join": lambda *_: None})
     assert not loops._is_right(halved)  # type: ignore[arg-type]
     old = SimpleNamespace(**{name: getattr(BUILT, name) for name in loops._PASSES if name != "sweep_upper"})
     assert not loops._is_right(old)  # type: ignore[arg-type]
+    other = SimpleNamespace(**{name: getattr(BUILT, name) for name in loops._PASSES} | {"version": lambda: 1})
+    assert not loops._is_right(other)  # type: ignore[arg-type]
     monkeypatch.setattr(loops, "__file__", str(tmp_path / "loops.py"))
     assert loops._library() is None  # not built
     (tmp_path / f"_loops{EXTENSION_SUFFIXES[0]}").write_text("not a library")

@@ -231,7 +231,8 @@ def _add_solver(parser: Parser, default: Options) -> argparse._ArgumentGroup:
         type=int,
         default=default.check_every,
         metavar="K",
-        help=f"rounds between measurements (default: {default.check_every})",
+        help=f"rounds between points of the trace; sinkhorn measures every third round, too "
+        f"(default: {default.check_every})",
     )
     group.add_argument(
         "--eta",

@@ -29,6 +29,10 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
+/* Another number whenever a pass takes other arguments, here and in loops.py: a library that was built before is then not
+ * used. */
+ptrdiff_t version(void) { return 2; }
+
 /* Adding and subtracting 1.5 * 2^(digits - 1) rounds to a whole number, which then stands in the last bits. */
 static const float SINGLE_ROUNDER = 12582912.0f;
 static const double DOUBLE_ROUNDER = 6755399441055744.0;
@@ -490,8 +494,10 @@ void pack(ptrdiff_t rows, ptrdiff_t inner, ptrdiff_t stride, const double *right
                     start + n < rows ? (float)right[(start + n) * stride + k] : 0.0f;
 }
 
-/* `together` rows from `start` on, or as many as there are; the first one's halves are at `upper` and `lower`. */
-INLINE void make_rows(
+/* `together` rows from `start` on, or as many as there are; the first one's halves are at `upper` and `lower`. Never
+ * inlined: the same bits for whoever asks. */
+FOR_EVERY_PROCESSOR __attribute__((noinline))
+void make_rows(
     const factors *f, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t start, uint32_t *upper, uint32_t *lower)
 {
     ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, stride = blocks * BLOCK, inner = f->inner;
@@ -517,7 +523,6 @@ INLINE void make_rows(
     }
 }
 
-FOR_EVERY_PROCESSOR
 void absorb_product(
     ptrdiff_t rows, ptrdiff_t width, ptrdiff_t inner, const float *left, const float *right, const float *column,
     ptrdiff_t find, float *tops, float floor_, ptrdiff_t together, float *turned, float *scratch, uint32_t *upper,
@@ -575,7 +580,8 @@ INLINE void sweep_both_span(
 }
 
 /* Spans as in sweep_upper; `span` and `total` have first that of both halves, then that of the upper ones. */
-INLINE void sweep_both_spans(
+FOR_EVERY_PROCESSOR __attribute__((noinline))
+void sweep_both_spans(
     const factors *f, ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, uint32_t *upper,
     uint32_t *lower, const float *scaled, double *lift, const double *shares, double *scale, float *column,
     float *column_upper, double *span, double *total)
@@ -592,7 +598,6 @@ INLINE void sweep_both_spans(
     }
 }
 
-FOR_EVERY_PROCESSOR
 void sweep_both(
     ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, uint32_t *upper, uint32_t *lower,
     const float *scaled, double *lift, const double *shares, double *scale, float *column, float *column_upper,
@@ -603,7 +608,6 @@ void sweep_both(
 }
 
 /* absorb_product and sweep_both in one go. */
-FOR_EVERY_PROCESSOR
 void sweep_product(
     ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, ptrdiff_t inner, const float *left,
     const float *right, const float *columns, ptrdiff_t find, float *tops, float floor_, ptrdiff_t together,

@@ -46,10 +46,11 @@ def in_large_pages(shape: tuple[int, ...]) -> NDArray[np.uint32]:
 
 
 def _pages(nbytes: int) -> mmap.mmap:
-    while _spare:
+    with contextlib.suppress(IndexError):  # none, or another thread has just taken them
         pages = _spare.pop()
         if nbytes <= len(pages) <= 2 * nbytes:
             return pages
+        del pages
     try:
         pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
@@ -57,6 +58,16 @@ def _pages(nbytes: int) -> mmap.mmap:
     with contextlib.suppress(OSError):  # a kernel without them
         pages.madvise(mmap.MADV_HUGEPAGE)
     return pages
+
+
+def spare_bytes() -> int:
+    """What a next block may take without new memory."""
+    return sum(map(len, _spare))
+
+
+def drop_spare() -> None:
+    """Give it back, where something else needs room."""
+    _spare.clear()
 
 
 def _give_up(pages: mmap.mmap) -> None:

@@ -25,9 +25,11 @@ BLOCK, WORDS = 16, 8
 _AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 12, 2, 1 << 17
 """Rows that ``absorb_product`` takes together, how many times as many it makes at most before it goes on with them, and
 how many numbers these should have, for a near cache."""
+_VERSION = 2
+"""Of what the passes take, as ``_loops.c`` has it: with other arguments, it is another one."""
 _PASSES = (
-    "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single", "absorb_split_rounded", "join",
-    "absorb_product", "sweep_product", "upper_sums", "sweep_upper", "sweep_both", "pack", "plan_rows",
+    "version", "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single", "absorb_split_rounded",
+    "join", "absorb_product", "sweep_product", "upper_sums", "sweep_upper", "sweep_both", "pack", "plan_rows",
     "look_up", "take_off_noise",
 )  # fmt: skip
 
@@ -58,8 +60,8 @@ def _library() -> ctypes.CDLL | None:
 def _is_right(library: ctypes.CDLL) -> bool:
     """Whether it has all passes, its exp is exp (a compiler that takes liberties with sums would undo how it rounds),
     and its halves make a whole."""
-    if not all(hasattr(library, name) for name in _PASSES):
-        return False  # of an earlier version
+    if not all(hasattr(library, name) for name in _PASSES) or library.version() != _VERSION:
+        return False  # built from an earlier _loops.c
     exponent, sums, products = np.linspace(-700.0, 700.0, 29)[:, None], np.empty(29), np.empty(29)
     plan = exponent.copy()
     library.plan_rows(*_size(plan), _at(plan), _at(sums), _at(products))
@@ -122,7 +124,7 @@ def packed(right: Floats) -> NDArray[np.float32]:
     Compiled only."""
     (rows, inner), number = right.shape, _double(right).itemsize
     if right.strides[1] != number or right.strides[0] % number:
-        raise ValueError(f"rows with gaps, {right.strides} bytes from number to number")
+        right = np.ascontiguousarray(right)
     out = np.empty((-(-rows // BLOCK), inner, BLOCK), dtype=np.float32)
     call("pack", rows, inner, right.strides[0] // number, right, out)
     return out

@@ -20,7 +20,7 @@ from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import LogPairs, loops
 from deot_mpi.kernel.base import Factors, ProductPairs
 from deot_mpi.kernel.entries import Entries, Exponents, Layout, Numbers, Precision, Sweep, Tallies
-from deot_mpi.kernel.halves import Halves
+from deot_mpi.kernel.halves import Halves, drop_spare
 
 Part = TypeVar("Part")
 
@@ -279,6 +279,7 @@ class RowBlock:
     def _room(self, rows: int) -> Entries:
         if self._in_halves:
             return Halves.room(rows, self._layout)
+        drop_spare()
         return Numbers(np.empty((rows, self._layout.width), dtype=self.precision), self._layout, self.precision)
 
     def _make_room(self) -> None:

@@ -52,7 +52,7 @@ def lessons(options: Options) -> tuple[Lesson, ...]:
             "its part of the objective and of the marginal error, its largest exponent, products of its last moves "
             "(acceleration); bytes, seconds and memory it used; with whom it shares a host; "
             "its largest distance to a neighbour, if E is not p q^T",
-            "some numbers at every check and at the end",
+            "some numbers at every check (sinkhorn: also every third round) and at the end",
         )
     )
     if options.reference:

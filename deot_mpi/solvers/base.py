@@ -125,8 +125,10 @@ class SolverState:
     """The marginal error over all agents, when it was last added up for the solver."""
     tallied_round: int = 0
     """After which round of the stage that was."""
-    pace: float = np.inf
-    """What a round has left of that error, on average, since it was added up before."""
+    fall: float = np.inf
+    """What was left then of the error that was found when it was added up before."""
+    fall_rounds: int = 1
+    """Rounds between the two."""
 
 
 @dataclass(frozen=True)

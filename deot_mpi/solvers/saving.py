@@ -19,7 +19,7 @@ from deot_mpi.solvers.base import Solver, SolverState
 Arrays = dict[str, NDArray[np.generic]]
 _PLAIN = (
     "round", "seen_error", "temperature", "stage_round", "scaled", "single", "exact_columns", "halved_error",
-    "halved_round", "total_error", "tallied_round", "pace",
+    "halved_round", "total_error", "tallied_round", "fall", "fall_rounds",
 )  # fmt: skip
 _BLOCK, _ROWS = "block.", "rows."
 _TOGETHER = {"potential", "moves", "kept", "tally", "violation", "mixer", "best"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -36,6 +37,8 @@ _PATIENCE, _NOISE = 90, 1e-4
 EARLY_ROUNDS = 8
 _HOPE = 2.0
 """All look at the error when it may be this many times tol or less: looking costs less than a round for nothing."""
+_FALLING = 0.9
+"""An error that falls more slowly from tally to tally is not looked at in between."""
 _SETBACK = 2.0
 """An error this many times the best one so far means that the mixing went wrong: back to the best, and plain steps."""
 
@@ -89,15 +92,18 @@ class Sinkhorn(Solver):
             return super().worth_a_look(state, rule)
         if self._tally_due(state):
             return state.round <= EARLY_ROUNDS
-        ahead = state.stage_round - state.tallied_round
-        return self.settled(state) and state.total_error * state.pace ** (ahead + 1) <= _HOPE * rule.tol
+        if not (self.settled(state) and rule.stop == "marginal" and state.fall < _FALLING):
+            return False
+        # error fall^((ahead + 1) / rounds) <= hope tol, with products alone: their bits are the same on all hosts.
+        ahead, wanted = state.stage_round - state.tallied_round, _HOPE * rule.tol / state.total_error
+        return math.prod([state.fall] * (ahead + 1)) <= math.prod([wanted] * state.fall_rounds)
 
     def tells(self, state: SolverState) -> Floats | None:
         return self._row(state) if self._tally_due(state) else None
 
     def hears(self, state: SolverState, total: Measure, rows: dict[Role, Floats]) -> None:
-        since = state.stage_round - state.tallied_round
-        state.pace = (total.error / state.total_error) ** (1 / since) if 0 < state.total_error < np.inf else np.inf
+        before, state.fall_rounds = state.total_error, state.stage_round - state.tallied_round
+        state.fall = total.error / before if 0.0 < before < np.inf else np.inf
         state.tally, state.total_error, state.tallied_round = rows, total.error, state.stage_round
         if state.stage_round == 1 or state.exact_columns:
             self._check_resolution(rows, state)
@@ -190,7 +196,7 @@ class Sinkhorn(Solver):
 
     def _enter_stage(self, state: SolverState, temperature: float) -> None:
         state.temperature, state.stage_round, state.violation, state.tally = temperature, 0, None, None
-        state.total_error, state.pace, state.halved_error, state.halved_round = np.inf, np.inf, np.inf, state.round
+        state.total_error, state.fall, state.halved_error, state.halved_round = np.inf, np.inf, np.inf, state.round
         state.mixer.forget()
         state.best = None
 
