@@ -52,8 +52,9 @@ class Bench:
     def runs(self, command: list[str], name: str, hard_limit: float | None = None) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for _ in range(self.repeats):
-            with self.console.status(name):
-                found.append(self._once(command, hard_limit))
+            if self.console.is_terminal:  # no spinner: nothing may move beside what is measured
+                self.console.print(f"[dim]{name} ...[/]")
+            found.append(self._once(command, hard_limit))
             if found[-1].get("over_limit") or found[-1]["wall_seconds"] > REPEAT_BELOW_SECONDS:
                 break
         return found

@@ -14,11 +14,11 @@ from mpi4py import MPI
 from deot_mpi.errors import AgentLostError, ExchangeTimeoutError
 from deot_mpi.exchange.losses import lost, understood_failure
 
-_EAGER_POLLS = 20
+_EAGER_POLLS = 60
 """Polls that only yield the core: most messages of a round are there by then."""
 _NAP_SECONDS = 50e-6
 _LONGEST_NAP_SECONDS = 2e-3
-_NAP_SHARE = 0.05
+_NAP_SHARE = 0.025
 """Naps are at most this share of the wait so far: who waits long may be woken late, by as little."""
 
 
