@@ -60,9 +60,15 @@ class Bench:
         return found
 
     def middle(self, found: list[dict[str, Any]]) -> dict[str, Any]:
-        """The run in the middle (of an even number, the slower one), with the seconds of all of them."""
+        """The run in the middle (of an even number, the slower one), with the seconds of all of them. First solves have
+        a middle of their own."""
         found = sorted(found, key=lambda one: one.get("solve_seconds", self.limit))
-        return {**found[len(found) // 2], "runs": [one.get("solve_seconds") for one in found]}
+        firsts = {
+            name: sorted(one[name] for one in found)[len(found) // 2]
+            for name in ("first_seconds", "first_total_seconds")
+            if all(name in one for one in found)
+        }
+        return {**found[len(found) // 2], **firsts, "runs": [one.get("solve_seconds") for one in found]}
 
     def _once(self, command: list[str], hard_limit: float | None = None) -> dict[str, Any]:
         started = time.perf_counter()
