@@ -155,7 +155,8 @@ def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, 
 
     def entries(tops: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         upper, lower = (np.full((rows, -(-width // 16) * 8), 77, dtype=np.uint32) for _ in range(2))
-        tops = loops.absorb_product(left, packed, column, tops, -80.0, upper, lower)
+        given, tops = loops.product_arguments(left, packed, column, tops, -80.0, upper, lower)
+        loops.call("absorb_product", rows, width, *given)
         beyond = loops.joined_halves(upper, lower, -(-width // 16) * 16)[:, width:]
         assert not beyond.any()
         return loops.joined_halves(upper, lower, width), tops
@@ -170,7 +171,7 @@ def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, 
     lower_by_two, _ = entries(tops + np.float32(2.0))
     assert np.all(lower_by_two <= found)
     with pytest.raises(ValueError, match="do not make"):
-        loops.absorb_product(left, packed, column, None, -80.0, *np.empty((2, rows + 1, 8), np.uint32))
+        loops.product_arguments(left, packed, column, None, -80.0, *np.empty((2, rows + 1, 8), np.uint32))
     with pytest.raises(ValueError, match="are needed"):
         entries(np.zeros(rows + 1, dtype=np.float32))
     np.testing.assert_array_equal(loops.packed(np.asfortranarray(right)), packed)

@@ -70,6 +70,21 @@ class Tallies:
 
 
 @dataclass(frozen=True)
+class Absorbed:
+    """What decides the bits of the stored block and of its next sweeps."""
+
+    precision: Precision
+    """That was asked for."""
+    temperature: float
+    reference: Floats | None
+    """g0: where the block was absorbed, if it was."""
+    lifted: Floats | None = None
+    """Where both halves were last read, if only one is read since."""
+    last: Floats | None = None
+    """Of the last sweep."""
+
+
+@dataclass(frozen=True)
 class Sweep:
     """One pass over the entries, for given w."""
 

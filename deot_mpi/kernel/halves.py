@@ -14,6 +14,7 @@ import mmap
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,10 +95,9 @@ class Halves:
 
     def put(self, exponents: Exponents, rows: slice, tops: Floats | None) -> Floats:
         if isinstance(exponents, Factors):
-            return loops.absorb_product(
-                exponents.left[rows], exponents.right, exponents.column, tops, FLOOR["float32"], self._upper,
-                self._lower,
-            ).astype(np.float64)  # fmt: skip
+            given, found = self._product(exponents, rows, tops)
+            loops.call("absorb_product", len(found), self._layout.width, *given)
+            return found.astype(np.float64)
         exponent = exponents.rows(rows.start, rows.stop)
         tops = exponent.max(axis=1) if tops is None else tops
         loops.absorb_halves(exponent, tops, FLOOR["float32"], self._upper, self._lower)
@@ -135,13 +135,18 @@ class Halves:
         assert sweep.both
         _, rows, size, sums = self._laid_out(sweep, spans, step)
         shares, scale, lift = (line[rows] for line in (tallies.shares, tallies.scale, tallies.lift))
-        given, tops = loops.product_arguments(
-            factors.left[rows], factors.right, factors.column, None, FLOOR["float32"], self._upper, self._lower
-        )
+        given, tops = self._product(factors, rows, None)
         loops.call(
             "sweep_product", *size, *given, sweep.scaled, lift, shares, scale, *sums.columns, *sums.wanted(sweep)
         )
         return tops.astype(np.float64), sums.total
+
+    def _product(
+        self, factors: Factors, rows: slice, tops: Floats | None
+    ) -> tuple[tuple[Any, ...], NDArray[np.floating]]:
+        return loops.product_arguments(
+            factors.left[rows], factors.right, factors.column, tops, FLOOR["float32"], self._upper, self._lower
+        )
 
     def _laid_out(
         self, sweep: Sweep, spans: Sequence[slice], step: int

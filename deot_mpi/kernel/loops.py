@@ -130,23 +130,6 @@ def packed(right: Floats) -> NDArray[np.float32]:
     return out
 
 
-def absorb_product(
-    left: NDArray[np.float32],
-    right: NDArray[np.float32],
-    column: NDArray[np.float32],
-    tops: Rows | None,
-    floor: float,
-    upper: NDArray[np.uint32],
-    lower: NDArray[np.uint32],
-) -> Rows:
-    """As ``absorb_halves``, from exponents <left_n, right_m> + column_m, for a right side that is ``packed``: they are
-    always added up in one order, and not held. Returns ``tops``, what is taken off each row: its largest exponent
-    unless they are given. Compiled only."""
-    given, tops = product_arguments(left, right, column, tops, floor, upper, lower)
-    call("absorb_product", len(left), column.size, *given)
-    return tops
-
-
 def product_arguments(
     left: NDArray[np.float32],
     right: NDArray[np.float32],
@@ -156,7 +139,9 @@ def product_arguments(
     upper: NDArray[np.uint32],
     lower: NDArray[np.uint32],
 ) -> tuple[tuple[Any, ...], Rows]:
-    """What the passes take that make entries from factors, and where the ``tops`` will be."""
+    """What ``absorb_product`` and ``sweep_product`` take to make halves, as ``absorb_halves`` does, from exponents
+    <left_n, right_m> + column_m, for a right side that is ``packed``: they are always added up in one order, and not
+    held. Also where ``tops`` will be, what is taken off each row: its largest exponent unless they are given."""
     (rows, inner), blocks, width = left.shape, len(right), column.size
     _size(upper, lower)
     if right.shape != (-(-width // BLOCK), inner, BLOCK) or upper.shape != (rows, blocks * WORDS):

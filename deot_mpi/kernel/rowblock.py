@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import LogPairs, loops
 from deot_mpi.kernel.base import Factors, ProductPairs
-from deot_mpi.kernel.entries import Entries, Exponents, Layout, Numbers, Precision, Sweep, Tallies
+from deot_mpi.kernel.entries import Absorbed, Entries, Exponents, Layout, Numbers, Precision, Sweep, Tallies
 from deot_mpi.kernel.halves import Halves, drop_spare
 
 Part = TypeVar("Part")
@@ -39,21 +39,6 @@ done: a sum is then off by 12 % (0.004 times 30) of what still changes at most, 
 rule that measured how many do, and waited longer, took more rounds: what is mixed are small differences."""
 _LIGHTEST = 1e-12
 """Columns whose weight is a smaller part of the heaviest one's than this would sink to the floor of float32."""
-
-
-@dataclass(frozen=True)
-class Absorbed:
-    """What decides the bits of the stored block and of its next sweeps."""
-
-    precision: Precision
-    """That was asked for."""
-    temperature: float
-    reference: Floats | None
-    """g0: where the block was absorbed, if it was."""
-    lifted: Floats | None = None
-    """Where both halves were last read, if only one is read since."""
-    last: Floats | None = None
-    """Of the last sweep."""
 
 
 @dataclass(frozen=True)

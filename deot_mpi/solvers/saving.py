@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
-from deot_mpi.kernel.entries import Precision
-from deot_mpi.kernel.rowblock import Absorbed
+from deot_mpi.kernel.entries import Absorbed, Precision
 from deot_mpi.roles import Role
 from deot_mpi.solvers.anderson import Anderson
 from deot_mpi.solvers.base import Solver, SolverState
