@@ -72,7 +72,7 @@ check: $(READY)
 
 setup: $(READY)
 
-$(READY): pyproject.toml scripts/configure_mpi.py deot_mpi/kernel/_loops.c
+$(READY): pyproject.toml scripts/configure_mpi.py $(wildcard deot_mpi/kernel/passes/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@rm -f deot_mpi/kernel/_loops*.so

@@ -80,7 +80,7 @@ def _give_up(pages: mmap.mmap) -> None:
 
 
 class Halves:
-    """Some rows; ``upper`` and ``lower`` are laid out as ``_loops.c`` says."""
+    """Some rows; ``upper`` and ``lower`` are laid out as ``passes/halves.h`` says."""
 
     def __init__(self, upper: NDArray[np.uint32], lower: NDArray[np.uint32], layout: Layout) -> None:
         self._upper, self._lower, self._layout = upper, lower, layout

@@ -1,7 +1,7 @@
 """The innermost passes over a chunk of the kernel: bits to exponents to entries, compiled where that was possible.
 
-The library ``_loops`` is built when the package is installed, if there is a C compiler that can; elsewhere NumPy does
-the same in several passes, two to eight times slower. Both are right to the last digit or two; their bits differ.
+The library ``_loops`` is built from ``passes`` when the package is installed, if there is a C compiler that can;
+elsewhere NumPy does the same in several passes, two to eight times slower. Both are right to the last digit or two; their bits differ.
 ``DEOT_LOOPS=numpy`` in the environment keeps to NumPy.
 """
 
@@ -21,12 +21,12 @@ from deot_mpi.data.samples import Floats
 Rows = NDArray[np.floating]
 
 BLOCK, WORDS = 16, 8
-"""Columns that ``_loops.c`` takes together, and words that hold one half of their entries."""
+"""Columns that ``passes/halves.h`` takes together, and words that hold one half of their entries."""
 _AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 12, 2, 1 << 17
 """Rows that ``absorb_product`` takes together, how many times as many it makes at most before it goes on with them, and
 how many numbers these should have, for a near cache."""
-_VERSION = 2
-"""Of what the passes take, as ``_loops.c`` has it: with other arguments, it is another one."""
+_VERSION = 3
+"""Of what the passes take, as ``passes/plain.c`` has it: with other arguments, it is another one."""
 _PASSES = (
     "version", "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single", "absorb_split_rounded",
     "join", "absorb_product", "sweep_product", "upper_sums", "sweep_upper", "sweep_both", "pack", "plan_rows",
@@ -61,7 +61,7 @@ def _is_right(library: ctypes.CDLL) -> bool:
     """Whether it has all passes, its exp is exp (a compiler that takes liberties with sums would undo how it rounds),
     and its halves make a whole."""
     if not all(hasattr(library, name) for name in _PASSES) or library.version() != _VERSION:
-        return False  # built from an earlier _loops.c
+        return False  # built from earlier passes
     exponent, sums, products = np.linspace(-700.0, 700.0, 29)[:, None], np.empty(29), np.empty(29)
     plan = exponent.copy()
     library.plan_rows(*_size(plan), _at(plan), _at(sums), _at(products))
@@ -198,7 +198,7 @@ def take_off_noise(noise: Floats, out: Floats) -> None:
 
 
 def call(name: str, *given: int | NDArray[Any] | ctypes._SimpleCData[Any] | None) -> None:
-    """A compiled pass, with sizes and arrays as they come. It takes arrays to be as ``_loops.c`` says, of the right
+    """A compiled pass, with sizes and arrays as they come. It takes arrays to be as ``passes`` say, of the right
     types and without gaps within a row: callers see to that."""
     assert compiled is not None
     getattr(compiled, name)(*map(_passed, given))

@@ -1,0 +1,305 @@
+/* Entries in two halves: made from exponents, put together again, swept. */
+#include "halves.h"
+
+/* As absorb, in two halves: rows of `blocks` blocks. */
+#define ABSORB_SPLIT(name, row_name, number)                                                                           \
+    INLINE void row_name(                                                                                              \
+        ptrdiff_t width, const number *from, number top, number floor_, uint32_t *upper, uint32_t *lower)              \
+    {                                                                                                                  \
+        eight_words *to = (eight_words *)upper, *below = (eight_words *)lower;                                         \
+        for (ptrdiff_t start = 0; start < width; start += TOGETHER) {                                                  \
+            ptrdiff_t many = width - start < TOGETHER ? width - start : TOGETHER;                                      \
+            float entries[TOGETHER];                                                                                   \
+            _Pragma("omp simd") for (ptrdiff_t m = 0; m < many; m++)                                                   \
+            {                                                                                                          \
+                number x = from[start + m] - top;                                                                      \
+                entries[m] = exp_single((float)(floor_ > x ? floor_ : x));                                             \
+            }                                                                                                          \
+            for (; many % BLOCK; many++)                                                                               \
+                entries[many] = 0.0f;                                                                                  \
+            for (ptrdiff_t m = 0; m < many; m += BLOCK, to++, below++)                                                 \
+                put_block(*(eight_words *)(entries + m), *(eight_words *)(entries + m + 8), to, below);                \
+        }                                                                                                              \
+    }                                                                                                                  \
+    FOR_EVERY_PROCESSOR                                                                                                \
+    void name(                                                                                                         \
+        ptrdiff_t rows, ptrdiff_t width, const number *exponent, const number *shift, number floor_, uint32_t *upper,  \
+        uint32_t *lower)                                                                                               \
+    {                                                                                                                  \
+        ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;                                                           \
+        for (ptrdiff_t n = 0; n < rows; n++)                                                                           \
+            row_name(width, exponent + n * width, shift[n], floor_, upper + n * row, lower + n * row);                 \
+    }
+ABSORB_SPLIT(absorb_split_single, split_row, float)
+ABSORB_SPLIT(absorb_split_rounded, split_row_rounded, double)
+
+/* The other way: entries as float32, `width` of them in a row. */
+FOR_EVERY_PROCESSOR
+void join(ptrdiff_t rows, ptrdiff_t width, const uint32_t *upper, const uint32_t *lower, float *numbers)
+{
+    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK;
+    for (ptrdiff_t n = 0; n < rows; n++)
+        for (ptrdiff_t k = 0; k < blocks; k++) {
+            eight_words u = ((const eight_words *)upper)[n * blocks + k];
+            eight_words l = ((const eight_words *)lower)[n * blocks + k];
+            eight pair[2] = {both_below(u, l), both_above(u, l)};
+            ptrdiff_t many = width - k * BLOCK < BLOCK ? width - k * BLOCK : BLOCK;
+            memcpy(numbers + n * width + k * BLOCK, pair, (size_t)many * sizeof *numbers);
+        }
+}
+
+/* sums_n = sum_m upper_nm scaled_m over some blocks of some rows, at most four, `row` words apart. */
+INLINE void some_upper_sums(
+    ptrdiff_t rows, ptrdiff_t row, const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sums)
+{
+    double found[4] = {0.0};
+    for (ptrdiff_t start = 0; start < blocks; start += BLOCKS_TOGETHER) {
+        ptrdiff_t stop = start + BLOCKS_TOGETHER < blocks ? start + BLOCKS_TOGETHER : blocks;
+        eight below[4] = {{0.0f}}, above[4] = {{0.0f}};
+        for (ptrdiff_t k = start; k < stop; k++) {
+            eight x = *(const eight *)(scaled + k * BLOCK), y = *(const eight *)(scaled + k * BLOCK + 8);
+#pragma GCC unroll 4
+            for (ptrdiff_t n = 0; n < rows; n++) {
+                eight_words words = *(const eight_words *)(upper + n * row + k * WORDS);
+                below[n] += upper_below(words) * x;
+                above[n] += upper_above(words) * y;
+            }
+        }
+#pragma GCC unroll 4
+        for (ptrdiff_t n = 0; n < rows; n++)
+            found[n] += added(below[n] + above[n]);
+    }
+    for (ptrdiff_t n = 0; n < rows; n++)
+        sums[n] = found[n];
+}
+
+/* Never inlined: whoever asks for the same rows and columns gets the same bits. */
+FOR_EVERY_PROCESSOR __attribute__((noinline))
+void four_upper_sums(ptrdiff_t row, const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sums)
+{
+    some_upper_sums(4, row, upper, blocks, scaled, sums);
+}
+
+FOR_EVERY_PROCESSOR __attribute__((noinline))
+void one_upper_sum(const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sum)
+{
+    some_upper_sums(1, 0, upper, blocks, scaled, sum);
+}
+
+/* Of every row, the sum over some of its blocks: `upper` is the first one's first of these, `row` words before the
+ * next one's. */
+void upper_sums(
+    ptrdiff_t rows, ptrdiff_t row, const uint32_t *upper, ptrdiff_t blocks, const float *scaled, double *sums)
+{
+    ptrdiff_t n = 0;
+    for (; n + 4 <= rows; n += 4)
+        four_upper_sums(row, upper + n * row, blocks, scaled, sums + n);
+    for (; n < rows; n++)
+        one_upper_sum(upper + n * row, blocks, scaled, sums + n);
+}
+
+/* Ask for rows that come next, while those at hand are in a near cache and memory has nothing to do: as far ahead as
+ * this, into the cache that is not the nearest, which is full. */
+enum { ROWS_AHEAD = 8 };
+
+INLINE void ask_for_next(ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *words, ptrdiff_t k)
+{
+    if (k % 2 == 0) { /* two blocks are a line of the cache */
+#pragma GCC unroll 4
+        for (ptrdiff_t n = 0; n < rows; n++)
+            __builtin_prefetch(words + ((ROWS_AHEAD + n) * blocks + k) * WORDS, 0, 2);
+    }
+}
+
+/* column_m += sum_n weight_n upper_nm over some rows, at most four. */
+INLINE void add_weighed(
+    ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const float *weight, float *restrict column)
+{
+    for (ptrdiff_t k = 0; k < blocks; k++) {
+        ask_for_next(rows, blocks, upper, k);
+        eight x = *(const eight *)(column + k * BLOCK), y = *(const eight *)(column + k * BLOCK + 8);
+#pragma GCC unroll 4
+        for (ptrdiff_t n = 0; n < rows; n++) {
+            eight_words words = *(const eight_words *)(upper + (n * blocks + k) * WORDS);
+            x += weight[n] * upper_below(words);
+            y += weight[n] * upper_above(words);
+        }
+        *(eight *)(column + k * BLOCK) = x;
+        *(eight *)(column + k * BLOCK + 8) = y;
+    }
+}
+
+/* A sweep over the upper halves of rows, `step` of which at a time are added up in float32. Columns come in parts, one
+ * for each neighbour: of part p, blocks first[p] to last[p] - 1, which it may share with the parts beside it, and
+ * `scaled` with zeros for the columns of these, from at[p] on. `sums` has `stride` numbers for each part; those of
+ * parts that were heard are there already. Then scale_n = lift_n times the sum over parts, and
+ * total_m += sum_n (shares_n / scale_n) upper_nm. */
+INLINE void sweep_upper_span(
+    ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, ptrdiff_t parts, const int64_t *first,
+    const int64_t *last, const int64_t *at, const float *scaled, const uint8_t *heard, double *sums, ptrdiff_t stride,
+    const double *lift, const double *shares, double *scale, float *column, double *total)
+{
+    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, row = blocks * WORDS;
+    for (ptrdiff_t n = 0, stop = 0; n < rows;) {
+        if (n == stop) {
+            stop = n + step < rows ? n + step : rows;
+            memset(column, 0, (size_t)(blocks * BLOCK) * sizeof *column);
+        }
+        ptrdiff_t together = n + 4 <= stop ? 4 : 1;
+        const uint32_t *here = upper + n * row;
+        for (ptrdiff_t p = 0; p < parts; p++) {
+            if (heard[p])
+                continue;
+            if (together == 4)
+                four_upper_sums(
+                    row, here + first[p] * WORDS, last[p] - first[p], scaled + at[p], sums + p * stride + n);
+            else
+                one_upper_sum(here + first[p] * WORDS, last[p] - first[p], scaled + at[p], sums + p * stride + n);
+        }
+        float weight[4];
+        for (ptrdiff_t k = 0; k < together; k++) {
+            double sum = 0.0;
+            for (ptrdiff_t p = 0; p < parts; p++) /* in their order, not that of their arrival */
+                sum += sums[p * stride + n + k];
+            scale[n + k] = lift[n + k] * sum;
+            weight[k] = (float)(shares[n + k] / scale[n + k]);
+        }
+        if (together == 4)
+            add_weighed(4, blocks, here, weight, column);
+        else
+            add_weighed(1, blocks, here, weight, column);
+        n += together;
+        if (n == stop)
+            carry(width, column, total);
+    }
+}
+
+FOR_EVERY_PROCESSOR
+void sweep_upper(
+    ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, ptrdiff_t parts,
+    const int64_t *first, const int64_t *last, const int64_t *at, const float *scaled, const uint8_t *heard,
+    double *sums, ptrdiff_t stride, const double *lift, const double *shares, double *scale, float *column,
+    double *span, double *total)
+{
+    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
+    for (ptrdiff_t s = 0; s < spans; s++) {
+        ptrdiff_t n = bounds[s];
+        memset(span, 0, (size_t)width * sizeof *span);
+        sweep_upper_span(
+            bounds[s + 1] - n, step, width, upper + n * row, parts, first, last, at, scaled, heard, sums + n, stride,
+            lift + n, shares + n, scale + n, column, span);
+        add_span(width, span, total);
+    }
+}
+
+/* The same of both halves, and beside it of the upper ones alone. */
+INLINE void add_both_weighed(
+    ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const uint32_t *lower, const float *weight,
+    float *restrict column, float *restrict column_upper)
+{
+    for (ptrdiff_t k = 0; k < blocks; k++) {
+        ask_for_next(rows, blocks, upper, k);
+        ask_for_next(rows, blocks, lower, k);
+        eight *to = (eight *)(column + k * BLOCK), *to_upper = (eight *)(column_upper + k * BLOCK);
+        eight x = to[0], y = to[1], x_upper = to_upper[0], y_upper = to_upper[1];
+#pragma GCC unroll 4
+        for (ptrdiff_t n = 0; n < rows; n++) {
+            eight_words u = *(const eight_words *)(upper + (n * blocks + k) * WORDS);
+            eight_words l = *(const eight_words *)(lower + (n * blocks + k) * WORDS);
+            x += weight[n] * both_below(u, l);
+            y += weight[n] * both_above(u, l);
+            x_upper += weight[n] * upper_below(u);
+            y_upper += weight[n] * upper_above(u);
+        }
+        to[0] = x, to[1] = y, to_upper[0] = x_upper, to_upper[1] = y_upper;
+    }
+}
+
+/* sum_m S_nm scaled_m of some rows, at most two, and the same sums over the upper halves. */
+INLINE void both_sums(
+    ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const uint32_t *lower, const float *scaled, double *sums,
+    double *sums_upper)
+{
+    const eight_words *u = (const eight_words *)upper, *l = (const eight_words *)lower;
+    double found[2] = {0.0}, found_upper[2] = {0.0};
+    for (ptrdiff_t start = 0; start < blocks; start += BLOCKS_TOGETHER) {
+        ptrdiff_t stop = start + BLOCKS_TOGETHER < blocks ? start + BLOCKS_TOGETHER : blocks;
+        eight below[2] = {{0.0f}}, above[2] = {{0.0f}}, below_upper[2] = {{0.0f}}, above_upper[2] = {{0.0f}};
+        for (ptrdiff_t k = start; k < stop; k++) {
+            eight x = *(const eight *)(scaled + k * BLOCK), y = *(const eight *)(scaled + k * BLOCK + 8);
+#pragma GCC unroll 2
+            for (ptrdiff_t n = 0; n < rows; n++) {
+                eight_words words = u[n * blocks + k], rest = l[n * blocks + k];
+                below[n] += both_below(words, rest) * x;
+                above[n] += both_above(words, rest) * y;
+                below_upper[n] += upper_below(words) * x;
+                above_upper[n] += upper_above(words) * y;
+            }
+        }
+#pragma GCC unroll 2
+        for (ptrdiff_t n = 0; n < rows; n++) {
+            found[n] += added(below[n] + above[n]);
+            found_upper[n] += added(below_upper[n] + above_upper[n]);
+        }
+    }
+    for (ptrdiff_t n = 0; n < rows; n++)
+        sums[n] = found[n], sums_upper[n] = found_upper[n];
+}
+
+/* A sweep over both halves: scale_n = sum_m S_nm scaled_m, lift_n what that is of the same sum over the upper halves;
+ * total_m += sum_n (shares_n / scale_n) S_nm, and total_upper the same of the upper halves. Without `total`, rows only. */
+INLINE void sweep_both_span(
+    ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, const uint32_t *lower, const float *scaled,
+    double *lift, const double *shares, double *scale, float *column, float *column_upper, double *total,
+    double *total_upper)
+{
+    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, row = blocks * WORDS;
+    for (ptrdiff_t n = 0, stop = 0; n < rows;) {
+        if (n == stop) {
+            stop = n + step < rows ? n + step : rows;
+            memset(column, 0, (size_t)(blocks * BLOCK) * sizeof *column);
+            memset(column_upper, 0, (size_t)(blocks * BLOCK) * sizeof *column_upper);
+        }
+        ptrdiff_t together = n + 4 <= stop ? 4 : 1;
+        float weight[4];
+        double sums_upper[4];
+        if (together == 4) {
+            both_sums(2, blocks, upper + n * row, lower + n * row, scaled, scale + n, sums_upper);
+            both_sums(2, blocks, upper + (n + 2) * row, lower + (n + 2) * row, scaled, scale + n + 2, sums_upper + 2);
+        } else {
+            both_sums(1, blocks, upper + n * row, lower + n * row, scaled, scale + n, sums_upper);
+        }
+        for (ptrdiff_t k = 0; k < together; k++) {
+            lift[n + k] = scale[n + k] / sums_upper[k];
+            weight[k] = (float)(shares[n + k] / scale[n + k]);
+        }
+        if (total && together == 4)
+            add_both_weighed(4, blocks, upper + n * row, lower + n * row, weight, column, column_upper);
+        else if (total)
+            add_both_weighed(1, blocks, upper + n * row, lower + n * row, weight, column, column_upper);
+        n += together;
+        if (total && n == stop) {
+            carry(width, column, total);
+            carry(width, column_upper, total_upper);
+        }
+    }
+}
+
+/* Spans as in sweep_upper; `span` and `total` have first that of both halves, then that of the upper ones. */
+FOR_EVERY_PROCESSOR
+void sweep_both(
+    ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper,
+    const uint32_t *lower, const float *scaled, double *lift, const double *shares, double *scale, float *column,
+    float *column_upper, double *span, double *total)
+{
+    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
+    for (ptrdiff_t s = 0; s < spans; s++) {
+        ptrdiff_t n = bounds[s];
+        memset(span, 0, (size_t)(2 * width) * sizeof *span);
+        sweep_both_span(
+            bounds[s + 1] - n, step, width, upper + n * row, lower + n * row, scaled, lift + n, shares + n, scale + n,
+            column, column_upper, total ? span : 0, total ? span + width : 0);
+        if (total)
+            add_span(2 * width, span, total);
+    }
+}
