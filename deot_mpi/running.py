@@ -90,15 +90,15 @@ class Recorder:
         self._last: tuple[Measure, int] | None = None
 
     def add(self, own: Measure, row: Floats) -> tuple[Measure, dict[Role, Floats]]:
-        numbers = [own.objective, own.error, own.change, self._setting.ledger.total_bytes, own.staleness]
+        numbers = (own.objective, own.error, own.change, self._setting.ledger.total_bytes, own.staleness)
         collectives, whole = self._setting.collectives, np.concatenate([numbers, row])
         # A tally goes up a tree and down again. A shared table comes with what each role waits for anyway: far apart,
         # it costs less.
         table = collectives.tally(Kind.CONTROL, whole) if row.size else collectives.share(Kind.CONTROL, whole)
-        measured = np.concatenate([table.source, table.target])[:, :CHECK_SIZE]
-        objective, error = self.constant + ordered_sum(measured[:, 0]), ordered_sum(measured[:, 1])
-        total = Measure(objective, error, float(measured[:, 2].max()), own.temperature, int(measured[:, 4].max()))
-        self._last = total, int(measured[:, 3].sum())
+        objectives, errors, changes, nbytes, behind = np.concatenate([table.source, table.target]).T[:CHECK_SIZE]
+        objective = self.constant + ordered_sum(objectives)
+        total = Measure(objective, ordered_sum(errors), float(changes.max()), own.temperature, int(behind.max()))
+        self._last = total, int(nbytes.sum())
         return total, {role: table.of(role)[:, CHECK_SIZE:] for role in Role}
 
     def keep(self, round_: int) -> None:

@@ -11,11 +11,16 @@ from deot_mpi.data.samples import Floats
 
 def ordered_sum(parts: Floats) -> float:
     """The correctly rounded sum, so in any order the same; not finite if any part is not."""
-    return math.fsum(parts) if np.isfinite(parts).all() else float(np.sum(parts))
+    return _sum(parts.tolist())
 
 
 def ordered_sums(table: Floats) -> Floats:
     """``ordered_sum`` of every column."""
-    if not np.isfinite(table).all():
-        return np.array([ordered_sum(column) for column in table.T])
-    return np.array([math.fsum(column) for column in table.T.tolist()])
+    return np.array([_sum(column) for column in table.T.tolist()])
+
+
+def _sum(parts: list[float]) -> float:
+    try:
+        return math.fsum(parts)
+    except (ValueError, OverflowError):  # infinities of both signs, or a sum beyond all numbers
+        return sum(parts)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from deot_mpi.data.samples import Floats
+from deot_mpi.kernel import loops
 from deot_mpi.kernel.block import KernelBlock
 from deot_mpi.roles import Role
 
@@ -33,28 +35,39 @@ class AgentView:
     def neighbours(self) -> tuple[int, ...]:
         return tuple(self.edge_weights)
 
-    @property
+    @cached_property
     def marginal(self) -> float:
         """e_i: the mass E gives this agent."""
         return float(sum(self.edge_weights.values()))
+
+    @cached_property
+    def factors(self) -> dict[int, float]:
+        """e_ij/e_i for each neighbour j."""
+        return {j: e / self.marginal for j, e in self.edge_weights.items()}
 
     def log_sums(self, neighbour: int, potential: Floats) -> Floats:
         """log sum_m beta_m exp((v_m - c_nm)/eps) for one neighbour's block of v."""
         return self.blocks[neighbour].log_sums(potential / self.eps)
 
-    def log_row_mass(self, log_sums: Mapping[int, Floats], factors: Mapping[int, float] | None = None) -> Floats:
-        """log sum_j (e_ij/e_i) exp(log_sums_j), with other factors than e_ij/e_i where given."""
-        factors = factors or {j: e / self.marginal for j, e in self.edge_weights.items()}
-        stacked = np.stack([log_sums[j] + np.log(factors[j]) for j in factors])
-        return np.asarray(np.logaddexp.reduce(stacked, axis=0))
+    def log_violation(
+        self,
+        potential: Floats,
+        log_sums: Mapping[int, Floats],
+        factors: Mapping[int, float] | None = None,
+        temperature: float = 1.0,
+    ) -> Floats:
+        """s_n: log of the plan's row sum over what it should be, a_n = e_i alpha_n. 0 where the marginal holds.
 
-    def log_violation(self, potential: Floats, log_sums: Mapping[int, Floats]) -> Floats:
-        """s_n: log of the plan's row sum over what it should be, a_n = e_i alpha_n. 0 where the marginal holds."""
-        return potential / self.eps + self.log_row_mass(log_sums)
+        s_n = u_n/eps + log sum_j (e_ij/e_i) exp(log_sums_jn), with other factors than e_ij/e_i where given, and an eps
+        so many times larger.
+        """
+        factors = factors or self.factors
+        nats = potential / (self.eps * temperature)
+        return loops.log_mass([log_sums[j] for j in factors], np.log(list(factors.values())), nats)
 
     def marginal_error(self, log_violation: Floats) -> float:
         """sum_n a_n |1 - exp(s_n)|: this agent's part of the L1 marginal error."""
-        return self.marginal * float(self.shares @ np.abs(np.expm1(log_violation)))
+        return self.marginal * loops.excess(self.shares, log_violation)
 
     def linear_part(self, potential: Floats) -> float:
         """sum_n a_n u_n: the part of F that is linear in the agent's own block."""

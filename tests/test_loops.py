@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from importlib.machinery import EXTENSION_SUFFIXES
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from deot_mpi.kernel import distance_pairs, loops
+from deot_mpi.kernel.entries import Layout
 from deot_mpi.kernel.rowblock import RowBlock
 
 BUILT = loops.compiled
@@ -106,6 +108,77 @@ def test_correction_is_guarded_beyond_small_noise() -> None:
     np.testing.assert_allclose(1.0 - out, [[0.0, 0.25, 0.5, 0.5, *beyond]], atol=1e-9)
 
 
+@pytest.mark.parametrize("count", [1, 5, 300])
+def test_logs_of_sums_are_right_to_the_last_digits(count: int) -> None:
+    """Over all powers of two, near 1, and below what can be seen; against long doubles."""
+    rng = np.random.default_rng(count)
+    numbers = np.exp2(rng.uniform(-1000.0, 1000.0, count))
+    numbers[::3] = 1.0 + rng.normal(scale=1e-6, size=numbers[::3].size)
+    offsets = rng.normal(scale=100.0, size=count)
+    exact = offsets + np.log(numbers.astype(np.longdouble))
+    size = np.abs(offsets) + np.abs(np.log(numbers))
+    for sign in (1.0, -1.0):
+        off = np.abs(loops.add_logs(numbers, offsets, sign=sign) - sign * exact)
+        assert np.all(off <= 2 * np.finfo(float).eps * size)
+    least = np.log(np.finfo(float).tiny)
+    np.testing.assert_allclose(loops.add_logs(np.array([0.0, 5e-324]), np.ones(2)), 1.0 + least, rtol=1e-15)
+    assert np.isnan(loops.add_logs(np.array([np.nan]), np.zeros(1)))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize(("lines", "count"), [(1, 1), (2, 129), (7, 300)])
+def test_masses_are_added_up_in_the_log_domain(lines: int, count: int) -> None:
+    """Terms that are thousands of nats apart, more columns than go at once, a line of nothing, and no line at all."""
+    rng = np.random.default_rng(lines)
+    numbers, offsets, own = rng.normal(scale=900.0, size=(lines, count)), rng.normal(size=lines), rng.normal(size=count)
+    moved = (numbers + offsets[:, None]).astype(np.longdouble)
+    top = moved.max(axis=0)
+    exact = own + top + np.log(np.exp(moved - top).sum(axis=0))
+    found = loops.log_mass(list(numbers), offsets, own)
+    np.testing.assert_allclose(found, exact.astype(float), rtol=4e-16, atol=1e-12)
+    nothing = np.full(count, -np.inf)
+    np.testing.assert_array_equal(loops.log_mass([*numbers, nothing], np.append(offsets, 0.0), own), found)
+    assert np.all(loops.log_mass([nothing, nothing], np.zeros(2), own) == -np.inf)
+    numbers[0, -1] = np.nan
+    assert np.isnan(loops.log_mass(list(numbers), offsets, own)[-1])
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_excess_and_largest_move() -> None:
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.normal(scale=scale, size=50) for scale in (1e-12, 1e-4, 1.0, 100.0)] + [[-800.0]])
+    weights = rng.random(x.size)
+    exact = weights.astype(np.longdouble) * np.abs(np.expm1(x.astype(np.longdouble)))
+    assert loops.excess(weights, x) == pytest.approx(float(exact.sum()), rel=1e-14)
+    for part in (slice(0, 50), slice(50, 100)):  # where exp(x) - 1 would have few digits left
+        assert loops.excess(weights[part], x[part]) == pytest.approx(float(exact[part].sum()), rel=1e-11)
+    assert loops.excess(np.ones(2), np.array([0.0, 710.0])) == np.inf
+    assert np.isnan(loops.excess(np.ones(2), np.array([0.0, np.nan])))
+    assert loops.largest_move(x, x[::-1]) == np.abs(x - x[::-1]).max()
+    assert loops.largest_move(np.empty(0), np.empty(0)) == 0.0
+
+
+@pytest.mark.parametrize("_way", ["compiled"], indirect=True)
+@pytest.mark.parametrize("bounds", [(0, 37), (0, 5, 37), (0, 16, 33, 40)])
+def test_columns_are_laid_out_among_zeros(bounds: tuple[int, ...]) -> None:
+    """Each part from its own first block on; one part alone, and all of them, as the same numbers."""
+    rng, width = np.random.default_rng(0), bounds[-1]
+    g, since = rng.normal(size=width), rng.normal(size=width)
+    layout = Layout({k: slice(*ends) for k, ends in enumerate(pairwise(bounds))}, width)
+    wanted = np.exp((g - since).astype(np.longdouble))
+    padded = layout.padded(g, since)
+    np.testing.assert_allclose(padded[:width], wanted.astype(float), rtol=6e-8)
+    assert padded.size == -(-width // 16) * 16
+    assert not padded[width:].any()
+    windows = layout.windows(g, since)
+    for k, (low, high) in enumerate(pairwise(bounds)):
+        window = windows[layout.at[k] : layout.at[k + 1]]
+        place = low - 16 * layout.first[k]
+        np.testing.assert_array_equal(window[place : place + high - low], padded[low:high])
+        assert np.count_nonzero(window) == high - low
+        np.testing.assert_array_equal(layout.window(k, g[low:high], since[low:high]), window)
+
+
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)
 def test_arrays_that_do_not_fit_are_not_handed_to_c() -> None:
     whole = np.zeros((4, 6))
@@ -114,6 +187,8 @@ def test_arrays_that_do_not_fit_are_not_handed_to_c() -> None:
             loops.absorb(exponent, np.zeros(4), -690.0, out)
     with pytest.raises(ValueError, match="where 4 are needed"):
         loops.absorb(whole, np.zeros(3), -690.0, whole)
+    with pytest.raises(ValueError, match="where 4 are needed"):
+        loops.log_mass([np.zeros(3)], np.zeros(1), np.zeros(4))
     with pytest.raises(ValueError, match="where float64 is needed"):
         loops.take_off_noise(whole, whole.astype(np.float32))
 

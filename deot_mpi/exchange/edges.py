@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 
 import numpy as np
@@ -108,7 +109,7 @@ class Edges:
         names = {expected.neighbour: None for expected in receives}
         statuses = iter(wait_all([*requests, *sends], self.timeout, lambda: self._names(names)))
         for expected in receives:
-            sender = self.name(expected.neighbour)
+            sender = partial(self.name, expected.neighbour)
             for part in expected.parts:
                 check_message(expected.kind, part, next(statuses), sender)
 
@@ -171,7 +172,7 @@ class Channel:
         wait_all(sends, self._edges.timeout, lambda: self._edges._names(self._send))
 
     def _check(self, neighbour: int, status: MPI.Status) -> None:
-        check_message(self._kind, self.incoming[neighbour], status, self._edges.name(neighbour))
+        check_message(self._kind, self.incoming[neighbour], status, lambda: self._edges.name(neighbour))
 
     def arrivals(self, receive_from: Sequence[int], patience: float) -> Iterator[list[int]]:
         """Receive from these neighbours and say who has arrived, batch by batch, while others are on the way.

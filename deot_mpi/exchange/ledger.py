@@ -31,31 +31,32 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._edges: defaultdict[tuple[Kind, int], NDArray[np.int64]] = defaultdict(lambda: np.zeros(2, dtype=np.int64))
-        self._collectives = np.zeros((len(Kind), 2), dtype=np.int64)
-        self._within = np.zeros((len(Kind), 2), dtype=np.int64)
+        self._edges: defaultdict[tuple[Kind, int], list[int]] = defaultdict(lambda: [0, 0])
+        self._collectives = [[0, 0] for _ in Kind]
+        self._within = [[0, 0] for _ in Kind]
+        self.total_bytes = 0
 
     def sent(self, kind: Kind, neighbour: int, nbytes: int) -> None:
-        self._edges[kind, neighbour] += (1, nbytes)
+        self._count(self._edges[kind, neighbour], nbytes)
 
     def collective(self, kind: Kind, nbytes: int) -> None:
-        self._collectives[kind] += (1, nbytes)
+        self._count(self._collectives[kind], nbytes)
 
     def within(self, kind: Kind, nbytes: int) -> None:
         """A message to an agent of the same domain."""
-        self._within[kind] += (1, nbytes)
+        self._count(self._within[kind], nbytes)
 
-    @property
-    def total_bytes(self) -> int:
-        apart = self._collectives[:, 1].sum() + self._within[:, 1].sum()
-        return int(sum(count[1] for count in self._edges.values()) + apart)
+    def _count(self, counts: list[int], nbytes: int) -> None:
+        counts[0] += 1
+        counts[1] += nbytes
+        self.total_bytes += nbytes
 
     def row(self, neighbours: int) -> NDArray[np.int64]:
         """This agent's (messages, bytes) as one row: by kind and neighbour, then by kind, collective and within."""
         edges = np.zeros((len(Kind), neighbours, 2), dtype=np.int64)
         for (kind, neighbour), count in self._edges.items():
             edges[kind, neighbour] = count
-        return np.concatenate([edges.ravel(), self._collectives.ravel(), self._within.ravel()])
+        return np.concatenate([edges.ravel(), np.ravel(self._collectives), np.ravel(self._within)])
 
     @staticmethod
     def unpack(rows: NDArray[np.int64]) -> Counts:

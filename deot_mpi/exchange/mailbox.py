@@ -80,5 +80,5 @@ class Mailbox:
             return None
         del self._open[neighbour]
         self._owed[neighbour] -= 1
-        check_message(self._kind, array, status, name)
+        check_message(self._kind, array, status, lambda: name)
         return array

@@ -6,6 +6,8 @@ in it. A neighbour that is broken, or lies so that it shows, is named and refuse
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -22,20 +24,21 @@ _MAY_DIVERGE = {Kind.OBJECTIVES}
 """Where a run diverges, this is where it shows, and it ends as such."""
 
 
-def check_message(kind: Kind, array: NDArray[np.generic], status: MPI.Status, sender: str) -> None:
+def check_message(kind: Kind, array: NDArray[np.generic], status: MPI.Status, sender: Callable[[], str]) -> None:
     """Refuse a message of the wrong length or with numbers that its kind cannot have; ``sender`` says whose it is."""
     received = status.Get_count(MPI.BYTE)
     if received != array.nbytes:
         raise MessageError(
-            f"{sender} sent {received} bytes of {kind.name.lower()}, expected were {array.nbytes}; it runs another "
+            f"{sender()} sent {received} bytes of {kind.name.lower()}, expected were {array.nbytes}; it runs another "
             "program or is broken, and nothing of it was used."
         )
     if kind in _MAY_DIVERGE or (array.dtype.kind != "f" and kind not in _LEAST):
         return
-    numbers = np.asarray(array, dtype=np.float64)
-    least, below = _LEAST.get(kind, (-np.inf, ""))
-    wrong = (
-        "a number that is not finite" if not np.isfinite(numbers).all() else below if (numbers < least).any() else ""
-    )
+    numbers, wrong = np.asarray(array, dtype=np.float64), ""
+    if not np.isfinite(numbers).all():
+        wrong = "a number that is not finite"
+    elif kind in _LEAST and (numbers < _LEAST[kind][0]).any():
+        wrong = _LEAST[kind][1]
     if wrong:
-        raise MessageError(f"{sender} sent {kind.name.lower()} with {wrong}; it is broken, and nothing of it was used.")
+        sent = f"{sender()} sent {kind.name.lower()} with {wrong}"
+        raise MessageError(f"{sent}; it is broken, and nothing of it was used.")

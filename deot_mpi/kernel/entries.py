@@ -35,23 +35,36 @@ class Layout:
         self.last = np.array([-(-high // BLOCK) for _, high in bounds], dtype=np.int64)
         self.at = np.concatenate([[0], np.cumsum(self.last - self.first)]).astype(np.int64) * BLOCK
         self.blocks = -(-width // BLOCK)
+        low, high = (np.array(ends, dtype=np.int64) for ends in zip(*bounds, strict=True))
+        self._windows = _Room(low, high, self.at[:-1] + low - self.first * BLOCK, int(self.at[-1]))
+        whole = np.array([0]), np.array([width]), np.array([0])
+        self._padded = _Room(*whole, self.blocks * BLOCK)
+        """Zeros, but where columns are."""
 
-    def padded(self, scaled: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Numbers of all columns, with zeros up to the end of the last block."""
-        out = np.zeros(self.blocks * BLOCK, dtype=np.float32)
-        out[: self.width] = scaled
-        return out
+    def padded(self, potential: Floats, since: Floats) -> NDArray[np.float32]:
+        """exp(potential - since) for all columns, with zeros up to the end of the last block. Lent, until the next."""
+        return self._padded.filled(potential, since)
 
-    def windows(self, scaled: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Those of all parts, one after the other."""
-        return np.concatenate([self.window(place, scaled[part]) for place, part in enumerate(self.parts)])
+    def windows(self, potential: Floats, since: Floats) -> NDArray[np.float32]:
+        """The same for all parts, one after the other, each with zeros around it up to the next blocks."""
+        return self._windows.filled(potential, since)
 
-    def window(self, part: int, scaled: NDArray[np.floating]) -> NDArray[np.float32]:
-        """A part's numbers with zeros around them, up to the next blocks."""
-        out = np.zeros(self.at[part + 1] - self.at[part], dtype=np.float32)
+    def window(self, part: int, potential: Floats, since: Floats) -> NDArray[np.float32]:
+        """The same for one part, of potentials of its columns alone."""
         start = self.parts[part].start - self.first[part] * BLOCK
-        out[start : start + scaled.size] = scaled
-        return out
+        room = _Room(np.array([0]), np.array([potential.size]), np.array([start]), self.at[part + 1] - self.at[part])
+        return room.filled(potential, since)
+
+
+class _Room:
+    """Where columns low to high - 1 of some parts stand, the first of each at a place of its own, among zeros."""
+
+    def __init__(self, low: NDArray[np.int64], high: NDArray[np.int64], places: NDArray[np.int64], size: int) -> None:
+        self._given, self._out = (len(low), low, high, places), np.zeros(size, dtype=np.float32)
+
+    def filled(self, potential: Floats, since: Floats) -> NDArray[np.float32]:
+        loops.call("scale", *self._given, potential, since, self._out)
+        return self._out
 
 
 @dataclass

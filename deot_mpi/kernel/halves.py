@@ -109,7 +109,7 @@ class Halves:
     def hear(self, part: int, scaled: NDArray[np.floating]) -> Floats:
         layout = self._layout
         blocks = slice(int(layout.first[part]) * WORDS, int(layout.last[part]) * WORDS)
-        return loops.upper_sums(self._upper, blocks, layout.window(part, scaled))
+        return loops.upper_sums(self._upper, blocks, np.asarray(scaled, dtype=np.float32))
 
     def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> Floats:
         layout, rows, size, sums = self._laid_out(sweep, spans, step)

@@ -1,7 +1,8 @@
 """The innermost passes over a chunk of the kernel: bits to exponents to entries, compiled where that was possible.
 
 The library ``_loops`` is built from ``passes`` when the package is installed, if there is a C compiler that can;
-elsewhere NumPy does the same in several passes, two to eight times slower. Both are right to the last digit or two; their bits differ.
+elsewhere NumPy does the same in several passes, two to eight times slower. Both are right to the last digit or two;
+their bits differ.
 ``DEOT_LOOPS=numpy`` in the environment keeps to NumPy.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -25,12 +27,12 @@ BLOCK, WORDS = 16, 8
 _AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 12, 2, 1 << 17
 """Rows that ``absorb_product`` takes together, how many times as many it makes at most before it goes on with them, and
 how many numbers these should have, for a near cache."""
-_VERSION = 3
+_VERSION = 4
 """Of what the passes take, as ``passes/plain.c`` has it: with other arguments, it is another one."""
 _PASSES = (
     "version", "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single", "absorb_split_rounded",
     "join", "absorb_product", "sweep_product", "upper_sums", "sweep_upper", "sweep_both", "pack", "plan_rows",
-    "look_up", "take_off_noise",
+    "look_up", "take_off_noise", "largest_move", "scale", "add_logs", "log_mass", "excess",
 )  # fmt: skip
 
 _ABSORB = {
@@ -57,10 +59,18 @@ def _library() -> ctypes.CDLL | None:
     return None
 
 
+def _passes_of(library: ctypes.CDLL) -> bool:
+    """Whether it has all passes, of this version; those that give a number back are then told to."""
+    if not all(hasattr(library, name) for name in _PASSES) or library.version() != _VERSION:
+        return False
+    library.largest_move.restype = library.excess.restype = ctypes.c_double
+    return True
+
+
 def _is_right(library: ctypes.CDLL) -> bool:
     """Whether it has all passes, its exp is exp (a compiler that takes liberties with sums would undo how it rounds),
     and its halves make a whole."""
-    if not all(hasattr(library, name) for name in _PASSES) or library.version() != _VERSION:
+    if not _passes_of(library):
         return False  # built from earlier passes
     exponent, sums, products = np.linspace(-700.0, 700.0, 29)[:, None], np.empty(29), np.empty(29)
     plan = exponent.copy()
@@ -195,6 +205,45 @@ def take_off_noise(noise: Floats, out: Floats) -> None:
         return
     _double(noise), _double(out)
     compiled.take_off_noise(*_size(noise, out), _at(noise), _at(out))
+
+
+def largest_move(here: Floats, there: Floats) -> float:
+    """max_m |here_m - there_m|."""
+    if compiled is None:
+        return float(np.abs(here - there).max(initial=0.0))
+    lines = _line(here, here.size, np.dtype(np.float64)), _line(there, here.size, np.dtype(np.float64))
+    return float(compiled.largest_move(ctypes.c_ssize_t(here.size), *map(_at, lines)))
+
+
+def add_logs(numbers: Floats, offsets: Floats, *, sign: float = 1.0) -> Floats:
+    """sign (offset_m + log number_m), of numbers that underflow as of the least there is."""
+    if compiled is None:
+        return np.asarray(sign * (offsets + np.log(np.maximum(numbers, np.finfo(np.float64).tiny))))
+    out, kind = np.empty(numbers.size), np.dtype(np.float64)
+    lines = (_line(line, numbers.size, kind) for line in (numbers, offsets))
+    compiled.add_logs(ctypes.c_ssize_t(numbers.size), *map(_at, lines), ctypes.c_double(sign), _at(out))
+    return out
+
+
+def log_mass(lines: Sequence[Floats], offsets: Floats, own: Floats) -> Floats:
+    """own_m + log sum_k exp(lines_km + offset_k)."""
+    if compiled is None:
+        moved = np.stack([line + offset for line, offset in zip(lines, offsets, strict=True)])
+        return np.asarray(own + np.logaddexp.reduce(moved, axis=0))
+    out, kind = np.empty(own.size), np.dtype(np.float64)
+    held = [_line(line, own.size, kind) for line in lines]
+    places = (ctypes.c_void_p * len(held))(*(line.ctypes.data for line in held))
+    given = _line(offsets, len(held), kind), _line(own, own.size, kind), out
+    compiled.log_mass(ctypes.c_ssize_t(len(held)), ctypes.c_ssize_t(own.size), places, *map(_at, given))
+    return out
+
+
+def excess(weights: Floats, x: Floats) -> float:
+    """sum_m weight_m |exp(x_m) - 1|."""
+    if compiled is None:
+        return float(weights @ np.abs(np.expm1(x)))
+    lines = _line(weights, x.size, np.dtype(np.float64)), _line(x, x.size, np.dtype(np.float64))
+    return float(compiled.excess(ctypes.c_ssize_t(x.size), *map(_at, lines)))
 
 
 def call(name: str, *given: int | NDArray[Any] | ctypes._SimpleCData[Any] | None) -> None:

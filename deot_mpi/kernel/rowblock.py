@@ -99,6 +99,8 @@ class RowBlock:
         self._column_lift = np.ones(width)
         self._temperature = 1.0
         self._reference: Floats | None = None
+        self._offsets = np.zeros(width)
+        """What turns the logs of column sums into those of the sums that targets are sent."""
         self._lifted: Floats | None = None
         self._last: Floats | None = None
         self._entries: Entries | None = None
@@ -139,9 +141,10 @@ class RowBlock:
         """Store the block as it was: a run that goes on has the bits of one that was not interrupted."""
         self.use(absorbed.precision)
         self.temper(absorbed.temperature)
-        self._reference, self._lifted, self._last = absorbed.reference, None, None
+        self._reference, self._lifted, self._last = None, None, None
         if absorbed.reference is None:
             return
+        self._refer(absorbed.reference)
         self._make_room()
         exponents = self._exponents()
 
@@ -160,7 +163,8 @@ class RowBlock:
         entries = self._entries
         if entries is None or self._reference is None or self._drifted(potential, columns):
             return  # not possible before all are there; ``sweep`` does it then
-        scaled = self._scaled(potential, columns)
+        since = self._reference[columns]
+        scaled = self._layout.window(place, potential, since) if self._in_halves else self._scaled(potential, columns)
 
         def sums(chunks: list[slice]) -> None:
             for rows in chunks:
@@ -173,26 +177,27 @@ class RowBlock:
         """f and log sum_n alpha_n exp(f_n + log K_nm), for potentials g of all columns. One pass over the block."""
         sums = self._swept(potential, columns=True)
         # A column so far from all rows that its sum underflows is drawn nearer until it is seen.
-        total = np.log(np.maximum(sums, np.finfo(np.float64).tiny)) + np.log(self._shares.max())
-        assert self._reference is not None
-        return -self._shift - np.log(self._tallies.scale), total - self._reference - self._log_weights
+        return self._row_potential(), loops.add_logs(sums, self._offsets)
 
     def row_potential(self, potential: Floats) -> Floats:
         """f alone, to the last digit or two as ``sweep`` gives it: for kernels whose columns are the rows of all
         agents, who need no sums."""
         self._swept(potential, columns=False)
-        return np.asarray(-self._shift - np.log(self._tallies.scale))
+        return self._row_potential()
+
+    def _row_potential(self) -> Floats:
+        return loops.add_logs(self._tallies.scale, self._shift, sign=-1.0)
 
     def _swept(self, potential: Floats, columns: bool) -> Floats:
         """One pass: row sums over all columns are left in the tallies, column sums given back if asked for."""
         anew = self._reference is None or self._drifted(potential, slice(None))
         if anew:
             self._tallies.heard[:] = 0
-            self._reference, self._lifted = potential.copy(), None
+            self._refer(potential.copy())
             self._make_room()
         both = not columns or self._stale(potential)
         exponents = self._exponents() if anew or self._entries is None else None
-        sweep = Sweep(self._laid_out(self._scaled(potential, slice(None)), both), both, columns)
+        sweep = Sweep(self._laid_out(potential, both), both, columns)
         if exponents is None:
             parts = self._sweep_stored(sweep)
         elif anew and isinstance(exponents, Factors) and isinstance(self._entries, Halves):
@@ -210,12 +215,17 @@ class RowBlock:
             return np.asarray(total[0])
         return np.asarray(total[0] * self._column_lift)
 
+    def _refer(self, reference: Floats) -> None:
+        """Absorb at these potentials from now on."""
+        self._reference, self._lifted = reference, None
+        self._offsets = np.log(self._shares.max()) - reference - self._log_weights
+
     def _stale(self, potential: Floats) -> bool:
         """Whether what the lower halves add has to be found again."""
         if self._lifted is None or self._last is None:
             return True
-        away, move = (np.abs(potential - since).max(initial=0.0) for since in (self._lifted, self._last))
-        return bool(away > _STALE * move)
+        away, move = (loops.largest_move(potential, since) for since in (self._lifted, self._last))
+        return away > _STALE * move
 
     def _sweep_stored(self, sweep: Sweep) -> list[Floats]:
         """Column sums, of all rows or of every span."""
@@ -273,17 +283,19 @@ class RowBlock:
 
     def _drifted(self, potential: Floats, columns: slice) -> bool:
         assert self._reference is not None
-        return bool(np.abs(potential - self._reference[columns]).max(initial=0.0) > _DRIFT[self.precision])
+        return loops.largest_move(potential, self._reference[columns]) > _DRIFT[self.precision]
 
     def _scaled(self, potential: Floats, columns: slice) -> NDArray[np.floating]:
         assert self._reference is not None
         return np.exp(potential - self._reference[columns]).astype(self.precision)
 
-    def _laid_out(self, scaled: NDArray[np.floating], both: bool) -> NDArray[np.floating]:
-        """As a sweep takes it."""
+    def _laid_out(self, potential: Floats, both: bool) -> NDArray[np.floating]:
+        """exp(g - g0) as a sweep takes it."""
+        assert self._reference is not None
         if not self._in_halves:
-            return scaled
-        return self._layout.padded(scaled) if both else self._layout.windows(scaled)
+            return self._scaled(potential, slice(None))
+        layout = self._layout
+        return (layout.padded if both else layout.windows)(potential, self._reference)
 
     def exact_log_sums(self, potential: Floats) -> Floats:
         """log sum_n alpha_n exp(f_n + log K_nm) for given f, in the log domain: for columns that S does not reach."""
@@ -390,6 +402,8 @@ def _ratio(whole: Floats, part: Floats) -> Floats:
 
 
 def _in_order(parts: list[Floats]) -> Floats:
+    if len(parts) == 1:
+        return parts[0]
     total = np.zeros_like(parts[0])
     for part in parts:
         total += part

@@ -44,7 +44,7 @@ class MRBCD(Solver):
         if not turn.factors:
             return
         sums = {j: self.view.log_sums(j, self.channel.incoming[j]) for j in turn.receive_from}
-        log_violation = state.potential / self.view.eps + self.view.log_row_mass(sums, turn.factors)
+        log_violation = self.view.log_violation(state.potential, sums, turn.factors)
         rate = self._eta / np.sqrt(state.round + 1)
         self.move(state, state.potential + self.view.eps * ascent(log_violation, rate), rate)  # lines 9 and 11
 

@@ -141,15 +141,14 @@ class Sinkhorn(Solver):
             return
         if state.violation is not None:
             self._advance(state)
-        eps = self.view.eps * state.temperature
-        state.violation = self._ask(self.channel, state.potential, eps)
+        state.violation = self._ask(self.channel, state.potential, state.temperature)
         state.seen_error = self.view.marginal_error(state.violation)
-        state.mixer.remember(state.potential / eps, -state.violation)
+        state.mixer.remember(state.potential / (self.view.eps * state.temperature), -state.violation)
 
-    def _ask(self, channel: Channel, potential: Floats, eps: float) -> Floats:
+    def _ask(self, channel: Channel, potential: Floats, temperature: float) -> Floats:
         load(channel, potential)
         channel.swap(self.view.neighbours, self.view.neighbours)
-        return potential / eps + self.view.log_row_mass(channel.incoming)
+        return self.view.log_violation(potential, channel.incoming, temperature=temperature)
 
     def _advance(self, state: SolverState) -> None:
         assert state.violation is not None
@@ -273,7 +272,7 @@ class Sinkhorn(Solver):
         if not view.neighbours:
             return Closing()
         if self.rows is None:
-            violation = self._ask(self.probe, state.potential, view.eps)
+            violation = self._ask(self.probe, state.potential, 1.0)
             return Closing(view.linear_part(state.potential), view.marginal_error(violation))
         self.rows.temper(1.0)
         self.probe.swap((), view.neighbours)
