@@ -32,7 +32,7 @@ from deot_mpi.kinds import Kind
 from deot_mpi.options import AdaptOptions
 from deot_mpi.privacy.disclosure import adapt_notes, choice_notes, loss_notes, protection_notes, protocol_notes
 from deot_mpi.privacy.findings import Protection
-from deot_mpi.problem import Holding, make_channel, make_solver
+from deot_mpi.problem import Holding, make_solver, open_channels
 from deot_mpi.resources import one_blas_thread
 from deot_mpi.result import AdaptResult, EpsChoice, TracePoint
 from deot_mpi.roles import Role
@@ -175,11 +175,8 @@ def _adapt(
     kernel, holding = prepare(setting, options, eps, keeper.private_seed, keep=True)
     setup_seconds = clock.seconds
     recorder = Recorder(setting, progress)
-    with (
-        make_channel(setting, holding.view, Kind.POTENTIALS, options) as channel,
-        make_channel(setting, holding.view, Kind.OBJECTIVES, options) as probe,
-    ):
-        solver = make_solver(setting, holding, channel, probe, options)
+    with open_channels(setting, holding.view, options) as channels:
+        solver = make_solver(setting, holding, channels, options)
         task = _Task(setting, holding, kernel, solver, options, classes)
         state, ended, penalty = _solve(task, recorder, start, keeper, past)
         carried = _carry(task, state, penalty)

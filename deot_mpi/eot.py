@@ -33,7 +33,7 @@ from deot_mpi.privacy.disclosure import (
 from deot_mpi.privacy.findings import Protection
 from deot_mpi.privacy.guarantee import Guarantee, answers_sent, guarantee
 from deot_mpi.privacy.noise import Chance, Noise, private_chance
-from deot_mpi.problem import Holding, build, check_resolution, largest_local_distance, make_channel, make_solver
+from deot_mpi.problem import Holding, build, check_resolution, largest_local_distance, make_solver, open_channels
 from deot_mpi.reference import FLAT_SIZE, REFERENCE_TIMEOUT, Pooled, compare, flatten, require_pot, unflatten
 from deot_mpi.resources import one_blas_thread
 from deot_mpi.result import EOTResult, ErrorDecomposition, ReferenceValues, SelfCosts, TracePoint, Values
@@ -192,6 +192,8 @@ class Solution:
     ended: Ended
     looks: int
     """Exchanges of potentials for measuring."""
+    curvatures: int
+    """Exchanges of curvatures."""
     trace: tuple[TracePoint, ...]
 
 
@@ -214,16 +216,14 @@ def solve_prepared(
     """The rounds and the final reduce, with the kernel that agents hold."""
     recorder = Recorder(setting, progress)
     rule = Rule(options.rounds, options.tol, options.stop, options.check_every)
-    with (
-        make_channel(setting, holding.view, Kind.POTENTIALS, options) as channel,
-        make_channel(setting, holding.view, Kind.OBJECTIVES, options) as probe,
-    ):
-        solver = make_solver(setting, holding, channel, probe, options)
+    with open_channels(setting, holding.view, options) as channels:
+        solver = make_solver(setting, holding, channels, options)
         state = solver.setup(start) if keeper is None else keeper.start(solver, start, recorder.trace)
         if past is not None:
             past.state = state
         ended = run_to_end(setting, solver, state, rule, options, recorder, keeper)
-    return Solution(state, None if keeper is None else keeper.resumed_from, ended, solver.looks, tuple(recorder.trace))
+    resumed = None if keeper is None else keeper.resumed_from
+    return Solution(state, resumed, ended, solver.looks, solver.curvatures, tuple(recorder.trace))
 
 
 def _result(
@@ -250,7 +250,8 @@ def _result(
         tau = _tau_on_edges(setting, holding, kernel)
     protocol = setting.protocol.report(tau, pairs)
     within = self_term_bytes(setting, options, terms.rounds) if terms is not None and terms.here else {}
-    known = account(setting, ended.errors, costs, expected_bytes(setting, options, rounds, solution.looks), within)
+    formula = expected_bytes(setting, options, rounds, solution.looks, solution.curvatures)
+    known = account(setting, ended.errors, costs, formula, within)
     return EOTResult(
         values=values,
         eps=view.eps,

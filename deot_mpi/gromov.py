@@ -27,7 +27,7 @@ from deot_mpi.kernel.gromov import AlignedKernel, BitSettings, RawGromovKernel, 
 from deot_mpi.kinds import Kind
 from deot_mpi.options import GromovOptions
 from deot_mpi.privacy.disclosure import gromov_notes, gromov_reference_notes, loss_notes, protocol_notes
-from deot_mpi.problem import Holding, build, make_channel, make_solver
+from deot_mpi.problem import Holding, build, make_solver, open_channels
 from deot_mpi.randomness import Purpose, generator
 from deot_mpi.reference import REFERENCE_TIMEOUT, PooledMatch, require_pot, solve_pooled_gromov
 from deot_mpi.resources import one_blas_thread
@@ -195,14 +195,11 @@ def _all_starts(
 ) -> tuple[list[Run], tuple[TracePoint, ...]]:
     recorder = Recorder(match.setting, progress)
     view, runs = match.holding.view, []
-    with (
-        make_channel(match.setting, view, Kind.POTENTIALS, options) as channel,
-        make_channel(match.setting, view, Kind.OBJECTIVES, options) as probe,
-    ):
+    with open_channels(match.setting, view, options) as channels:
 
         def solver_at(temperature: float) -> Solver:
             holding = replace(match.holding, view=replace(view, eps=temperature * view.eps))
-            return make_solver(match.setting, holding, channel, probe, options)
+            return make_solver(match.setting, holding, channels, options)
 
         cooling = temperatures(match.alpha * match.terms.mean_cost, match.eps) if options.eps_scaling else [1.0]
         for number in range(options.starts):

@@ -38,3 +38,5 @@ class Kind(IntEnum):
     """Statistics of attacks, shared among all agents."""
     SEEDS = 14
     """With pairwise seeds: the seed of an edge's projections, from the target that drew it to the source."""
+    CURVATURES = 15
+    """One-pass solver, every third round: for each row of a target, the squares of its shares of a source's rows."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,14 +189,28 @@ def row_block(
     )
 
 
-def make_solver(setting: Setting, holding: Holding, channel: Channel, probe: Channel, options: Options) -> Solver:
+@dataclass(frozen=True)
+class Channels:
+    """What a solver sends through."""
+
+    rounds: Channel
+    """Both ways along every edge: potentials, or (one-pass, from a source) sums for the target's columns."""
+    probe: Channel
+    """The same, to measure with."""
+    curvatures: Channel
+    """From a source to its targets (one-pass only)."""
+
+
+def make_solver(setting: Setting, holding: Holding, channels: Channels, options: Options) -> Solver:
     protocol, view, rows = setting.protocol, holding.view, holding.rows
+    channel, probe = channels.rounds, channels.probe
     if options.solver == "sinkhorn":
         return Sinkhorn(
             view,
             rows,
             channel,
             probe,
+            channels.curvatures,
             accelerate=options.acceleration == "anderson",
             scaling=options.eps_scaling,
             single_precision=options.single_precision,
@@ -211,17 +226,27 @@ def make_solver(setting: Setting, holding: Holding, channel: Channel, probe: Cha
     return MRBCD(view, rows, channel, probe, schedule, options.eta)
 
 
-def make_channel(setting: Setting, view: AgentView, kind: Kind, options: Options) -> Channel:
-    """Both ways along every edge: potentials, or (one-pass, from a source) sums for the target's columns."""
+@contextmanager
+def open_channels(setting: Setting, view: AgentView, options: Options) -> Iterator[Channels]:
+    """Planned once, freed at the end of the ``with`` block."""
     neighbours, own = view.neighbours, view.shares.size
     counts = {j: int(setting.sizes.counts[view.role.other][j]) for j in neighbours}
     one_pass, target = options.solver == "sinkhorn", view.role is Role.TARGET
-    lengths = dict.fromkeys(neighbours, own) if one_pass and target else counts
-    incoming = {j: np.zeros(length) for j, length in lengths.items()}
-    outgoing = dict.fromkeys(neighbours, np.zeros(own))
-    if one_pass and not target:
-        outgoing = {j: np.zeros(length) for j, length in lengths.items()}
-    return Channel(setting.edges, kind, outgoing, incoming)
+
+    def both_ways(kind: Kind) -> Channel:
+        outgoing = dict.fromkeys(neighbours, np.zeros(own))
+        if one_pass and not target:
+            outgoing = {j: np.zeros(length) for j, length in counts.items()}
+        lengths = dict.fromkeys(neighbours, own) if one_pass and target else counts
+        return Channel(setting.edges, kind, outgoing, {j: np.zeros(length) for j, length in lengths.items()})
+
+    down = {j: np.zeros(own if target else count) for j, count in counts.items()} if one_pass else {}
+    with (
+        both_ways(Kind.POTENTIALS) as rounds,
+        both_ways(Kind.OBJECTIVES) as probe,
+        Channel(setting.edges, Kind.CURVATURES, {} if target else down, down if target else {}) as curvatures,
+    ):
+        yield Channels(rounds, probe, curvatures)
 
 
 def check_resolution(view: AgentView, owner: str) -> None:

@@ -17,6 +17,9 @@ from deot_mpi.kernel import loops
 from deot_mpi.kernel.block import KernelBlock
 from deot_mpi.roles import Role
 
+_FAR = 50.0
+"""Nats: columns that lack more than this are not seen by the rows, and give them nothing back."""
+
 
 @dataclass(frozen=True)
 class AgentView:
@@ -69,6 +72,16 @@ class AgentView:
         """sum_n a_n |1 - exp(s_n)|: this agent's part of the L1 marginal error."""
         return self.marginal * loops.excess(self.shares, log_violation)
 
+    def returned(self, squares: Floats, log_violation: Floats) -> Floats:
+        """J_nn: see ``returned``."""
+        return returned(squares, log_violation, self.marginal * self.shares)
+
     def linear_part(self, potential: Floats) -> float:
         """sum_n a_n u_n: the part of F that is linear in the agent's own block."""
         return self.marginal * float(self.shares @ potential)
+
+
+def returned(squares: Floats, log_violation: Floats, masses: Floats) -> Floats:
+    """J_mm = sum_n pi_nm^2 / (a_n c_m) for columns of mass c_m = b_m exp(s_m): the part of a column's error that its
+    own move leaves, once the rows have moved. ``squares`` has sum_n pi_nm^2 / a_n, ``masses`` b."""
+    return np.asarray(squares * np.exp(-np.maximum(log_violation, -_FAR)) / masses)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from deot_mpi.solvers.anderson import DEPTH, PRODUCTS, Anderson
 
@@ -77,3 +78,31 @@ def test_without_history_the_step_is_plain() -> None:
     assert (mixer.step(residual / 2) != residual / 2).any()
     mixer.forget()
     np.testing.assert_array_equal(mixer.step(residual), residual)
+
+
+def test_stretched_steps_undo_what_plain_ones_leave() -> None:
+    """Where numbers do not depend on each other, one stretched step is the fixed point, as far as it may be stretched;
+    residuals of before are stretched, too, and all of it outlives a checkpoint."""
+    left, answer = np.array([0.0, 0.5, 0.9, 0.99]), np.array([0.3, -0.2, 0.1, 0.1])
+    mixer, g = Anderson(), np.zeros(4)
+    residual = (1.0 - left) * (answer - g)
+    mixer.stretch(left)
+    np.testing.assert_allclose((g + mixer.step(residual))[:3], answer[:3], rtol=1e-15)
+    assert mixer.step(residual)[3] == pytest.approx(10 * residual[3], rel=1e-14)
+    assert mixer.step(np.full(4, 3.0))[2] == 4.0  # a nat more, not ten times
+    mixer.forget()
+    np.testing.assert_array_equal(mixer.step(residual), residual)
+
+    rng = np.random.default_rng(2)
+    points, residuals, weights = rng.normal(size=(3, 4)), 0.01 * rng.normal(size=(3, 4)), rng.dirichlet(np.ones(4))
+    late, early = Anderson(), Anderson()
+    for point, one in zip(points, residuals, strict=True):
+        late.remember(point, one)
+        early.remember(point, one / (1.0 - left.clip(max=0.9)))
+    late.stretch(left)
+    for mixed in (late, early):
+        mixed.solve(mixed.products(weights))
+    restored = Anderson.unpacked(late.packed())
+    stretched = early.step(residuals[-1] / (1.0 - left.clip(max=0.9)))
+    np.testing.assert_allclose(late.step(residuals[-1]), stretched, rtol=1e-9)
+    np.testing.assert_array_equal(restored.step(residuals[-1]), late.step(residuals[-1]))

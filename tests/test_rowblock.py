@@ -53,6 +53,38 @@ class Problem:
         return f, logsumexp(log_kernel + (f + np.log(self.shares))[:, None], axis=0)
 
 
+@pytest.mark.parametrize("way", ["compiled", "numpy"])
+@pytest.mark.parametrize(("precision", "tolerance"), [("float64", 1e-12), ("float32", 0.008)])
+def test_curvatures_are_squares_of_shares(
+    monkeypatch: pytest.MonkeyPatch, precision: str, tolerance: float, way: str
+) -> None:
+    """Against dense sums; in halves from the upper ones alone, which are right to 2^-8. The sweep is as without them,
+    the bits do not depend on threads or memory, and potentials may have drifted, or not, before."""
+    if way == "compiled" and loops.compiled is None:
+        pytest.skip("no compiled passes")
+    if way == "numpy":
+        monkeypatch.setattr(loops, "compiled", None)
+    rng, problem = np.random.default_rng(7), Problem()
+    g = rng.normal(size=sum(SIZES.values()))
+    for start in (None, g + 0.1, g - 400.0):
+        found = []
+        for options in ({}, {"threads": 3}, {"memory": 0.0}):
+            block = problem.block(precision=precision, **options)
+            if start is not None:
+                block.sweep(start)
+            found.append(block.sweep_curved(g))
+            plain = block.sweep(g)
+            for curved, without in zip(found[-1], plain, strict=False):
+                np.testing.assert_allclose(curved, without, rtol=0, atol=1e-12 if precision == "float64" else 5e-6)
+        f, log_sums = problem.dense(g)
+        plan = np.exp(problem.log_kernel + f[:, None] + g + problem.log_weights)
+        np.testing.assert_allclose(found[0][2], problem.shares @ plan**2, rtol=tolerance)
+        np.testing.assert_allclose(found[0][1], log_sums, rtol=0, atol=1e-12 if precision == "float64" else 5e-6)
+        for other in found[1:]:
+            for one, another in zip(found[0], other, strict=True):
+                np.testing.assert_array_equal(one, another)
+
+
 @pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("precision", "tolerance"), [("float64", 1e-12), ("float32", 5e-6)])

@@ -9,7 +9,7 @@ from problems import squared_distances
 from deot_mpi.kernel.block import KernelBlock
 from deot_mpi.roles import Role
 from deot_mpi.solvers.mrbcd import ascent
-from deot_mpi.view import AgentView
+from deot_mpi.view import AgentView, returned
 
 EPS = 0.8
 WEIGHTS = {0: 0.15, 1: 0.05}
@@ -57,6 +57,29 @@ def test_bracket_is_the_gradient_over_the_marginal() -> None:
             2 * step
         )
         assert slope == pytest.approx(view.marginal * view.shares[n] * bracket[n], abs=1e-9)
+
+
+def test_what_a_move_leaves_is_the_slope_of_the_next_one() -> None:
+    """J_mm, away from the optimum too, against finite differences of v -> v - eps s(v), where s is the log of a
+    column's mass over b once the rows have been brought to hold."""
+    rng = np.random.default_rng(4)
+    log_kernel = -squared_distances(rng.normal(size=(9, 2)), rng.normal(size=(5, 2))) / EPS
+    a, b, g = rng.dirichlet(np.ones(9)), rng.dirichlet(np.ones(5)), 0.5 * rng.normal(size=5)
+
+    def moved(g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        plan = b * np.exp(log_kernel + g)
+        plan *= (a / plan.sum(axis=1))[:, None]
+        return g - np.log(plan.sum(axis=0) / b), plan
+
+    after, plan = moved(g)
+    found = returned((plan**2 / a[:, None]).sum(axis=0), g - after, b)
+    step = 1e-5
+    for m in range(5):
+        ahead, behind = (moved(g + sign * step * np.eye(5)[m])[0][m] for sign in (1, -1))
+        # The third derivative times step^2 / 6, and rounding over the step.
+        assert found[m] == pytest.approx((ahead - behind) / (2 * step), abs=1e-9)
+    assert np.all((found > 0) & (found < 1))
+    assert returned(np.zeros(1), np.array([-800.0]), np.ones(1)) == 0.0
 
 
 def test_steps_follow_the_gradient_and_never_fall_far_past_the_maximum() -> None:

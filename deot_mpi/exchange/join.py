@@ -17,7 +17,7 @@ from deot_mpi.exchange.waiting import wait_all
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """Of what agents send each other, and in which order: changed whenever that changes."""
 
 

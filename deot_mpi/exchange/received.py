@@ -19,6 +19,7 @@ _LEAST = {
     Kind.NORMS: (0.0, "a length below 0"),
     Kind.WEIGHTS: (np.finfo(float).tiny, "a weight that is not above 0"),
     Kind.SEEDS: (0.0, "a seed below 0"),
+    Kind.CURVATURES: (0.0, "a square below 0"),
 }
 _MAY_DIVERGE = {Kind.OBJECTIVES}
 """Where a run diverges, this is where it shows, and it ends as such."""

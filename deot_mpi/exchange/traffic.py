@@ -18,18 +18,23 @@ _NUMBER = 8
 """Bytes of a float64."""
 
 
-def expected_bytes(setting: Setting, options: Options, rounds: int, looks: int | None = None) -> dict[Kind, int]:
+def expected_bytes(
+    setting: Setting, options: Options, rounds: int, looks: int | None = None, curvatures: int | None = None
+) -> dict[Kind, int]:
     """Entropic OT's bytes on the edges by kind (the paper's formulas are for a full E; here only its edges count).
 
     The paper: samples (IM + JN) D numbers, sketches (IM + JN) Q bits and norms, potentials T L (N/I + M/J) numbers per
     pair that moves. The one-pass solver sends samples or sketches one way only, I M instead of IM + JN, and in every
     round M_j numbers down each edge and M_j back. Objectives are measured at potentials that all have exchanged,
-    ``looks`` times in all (the paper counts I J numbers, for their sum alone; that is a collective here).
+    ``looks`` times in all (the paper counts I J numbers, for their sum alone; that is a collective here). Curvatures
+    are M_j numbers down each edge, ``curvatures`` times.
     """
     row = _bytes_a_row(setting, options)
     costs = _potentials(setting, options, rounds) | _shown(setting, options, dict.fromkeys(Role, row))
     if looks is not None:
         costs[Kind.OBJECTIVES] = _NUMBER * looks * _per_look(setting, options)
+    if curvatures:
+        costs[Kind.CURVATURES] = _NUMBER * curvatures * _per_look(setting, options) / 2.0
     if getattr(options, "pairwise_seeds", False):
         costs[Kind.SEEDS] = _NUMBER * float(setting.protocol.support.sum())
     return _rounded(costs)

@@ -107,6 +107,8 @@ class Sweep:
     """Whether both halves are read."""
     columns: bool
     """Whether column sums are asked for, too."""
+    curved: bool = False
+    """Whether squares are, too; not where both halves are read."""
 
 
 class Entries(Protocol):
@@ -128,7 +130,7 @@ class Entries(Protocol):
     def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> Floats:
         """Row sums go into the tallies, where the spans are that these rows consist of; column sums of share / row sum
         come back, added up ``step`` rows at a time, then for each span, then over these: as a line, and one of H alone
-        where both halves are read."""
+        where both halves are read, or one of share (entry / row sum)^2 where that is asked for."""
 
 
 class Numbers:
@@ -154,13 +156,13 @@ class Numbers:
         return np.asarray(self._array[:, self._layout.parts[part]] @ scaled, dtype=np.float64)
 
     def sweep(self, sweep: Sweep, tallies: Tallies, spans: Sequence[slice], step: int) -> Floats:
-        first, total = spans[0].start, np.zeros((1, self._layout.width))
+        first, total = spans[0].start, np.zeros((1 + sweep.curved, self._layout.width))
         for span in spans:
             total += self._sweep_span(sweep, tallies, span, span.start - first, step)
         return total
 
     def _sweep_span(self, sweep: Sweep, tallies: Tallies, span: slice, place: int, step: int) -> Floats:
-        total = np.zeros((1, self._layout.width))
+        total = np.zeros((1 + sweep.curved, self._layout.width))
         for start in range(0, span.stop - span.start, step):
             here = slice(span.start + start, min(span.start + start + step, span.stop))
             block = self._array[place + start : place + start + here.stop - here.start]
@@ -173,4 +175,7 @@ class Numbers:
             tallies.scale[here] = scale
             if sweep.columns:
                 total[0] += (tallies.shares[here] / scale).astype(block.dtype) @ block
+            if sweep.curved:
+                roots = (np.sqrt(tallies.shares[here]) / scale).astype(block.dtype)
+                total[1] += ((roots[:, None] * block) ** 2).sum(axis=0)
         return total

@@ -123,7 +123,7 @@ class Halves:
         by_part = tallies.by_part
         loops.call(
             "sweep_upper", *size, self._upper, len(layout.parts), layout.first, layout.last, layout.at, sweep.scaled,
-            tallies.heard, by_part[:, rows], by_part.shape[1], lift, shares, scale, sums.columns[0],
+            tallies.heard, by_part[:, rows], by_part.shape[1], lift, shares, scale, int(sweep.curved), sums.columns,
             *sums.wanted(sweep),
         )  # fmt: skip
         return sums.total
@@ -154,7 +154,7 @@ class Halves:
         """Which rows the spans are, what a pass over them takes first, and room for its sums."""
         layout, rows = self._layout, slice(spans[0].start, spans[-1].stop)
         bounds = np.array([*(span.start for span in spans), rows.stop], dtype=np.int64) - rows.start
-        lines = 2 if sweep.both else 1
+        lines = 2 if sweep.both or sweep.curved else 1
         sums = _Sums(
             columns=np.empty((2, layout.blocks * BLOCK), dtype=np.float32),
             span=np.empty((lines, layout.width)),
@@ -168,7 +168,7 @@ class _Sums:
     """Column sums as they are added up."""
 
     columns: NDArray[np.float32]
-    """Over a step of rows, of both halves and of the upper ones."""
+    """Over a step of rows, of both halves and of the upper ones, or of these and of their squares."""
     span: Floats
     total: Floats
 

@@ -27,7 +27,7 @@ BLOCK, WORDS = 16, 8
 _AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 12, 2, 1 << 17
 """Rows that ``absorb_product`` takes together, how many times as many it makes at most before it goes on with them, and
 how many numbers these should have, for a near cache."""
-_VERSION = 4
+_VERSION = 5
 """Of what the passes take, as ``passes/plain.c`` has it: with other arguments, it is another one."""
 _PASSES = (
     "version", "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single", "absorb_split_rounded",

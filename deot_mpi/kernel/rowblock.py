@@ -101,6 +101,8 @@ class RowBlock:
         self._reference: Floats | None = None
         self._offsets = np.zeros(width)
         """What turns the logs of column sums into those of the sums that targets are sent."""
+        self._squares = np.zeros(width)
+        """Of the last sweep that found them."""
         self._lifted: Floats | None = None
         self._last: Floats | None = None
         self._entries: Entries | None = None
@@ -179,6 +181,16 @@ class RowBlock:
         # A column so far from all rows that its sum underflows is drawn nearer until it is seen.
         return self._row_potential(), loops.add_logs(sums, self._offsets)
 
+    def sweep_curved(self, potential: Floats) -> tuple[Floats, Floats, Floats]:
+        """As ``sweep``, and sum_n alpha_n P_nm^2 for every column, P_nm = exp(f_n + log K_nm + g_m + log w_m): how much
+        of a column's mass comes back to it when it is given to the rows and these give it to columns again."""
+        if self._in_halves and (self._anew(potential) or self._stale(potential)):
+            self._swept(potential, columns=True)  # squares are of the upper halves alone
+        sums = self._swept(potential, columns=True, curved=True)
+        assert self._reference is not None
+        curvature = self._shares.max() * np.exp(2.0 * (potential - self._reference)) * self._squares
+        return self._row_potential(), loops.add_logs(sums, self._offsets), curvature
+
     def row_potential(self, potential: Floats) -> Floats:
         """f alone, to the last digit or two as ``sweep`` gives it: for kernels whose columns are the rows of all
         agents, who need no sums."""
@@ -188,16 +200,20 @@ class RowBlock:
     def _row_potential(self) -> Floats:
         return loops.add_logs(self._tallies.scale, self._shift, sign=-1.0)
 
-    def _swept(self, potential: Floats, columns: bool) -> Floats:
+    def _anew(self, potential: Floats) -> bool:
+        """Whether the block has to be absorbed at these potentials."""
+        return self._reference is None or self._drifted(potential, slice(None))
+
+    def _swept(self, potential: Floats, columns: bool, curved: bool = False) -> Floats:
         """One pass: row sums over all columns are left in the tallies, column sums given back if asked for."""
-        anew = self._reference is None or self._drifted(potential, slice(None))
+        anew = self._anew(potential)
         if anew:
             self._tallies.heard[:] = 0
             self._refer(potential.copy())
             self._make_room()
-        both = not columns or self._stale(potential)
+        both = self._in_halves and (not columns or self._stale(potential))
         exponents = self._exponents() if anew or self._entries is None else None
-        sweep = Sweep(self._laid_out(potential, both), both, columns)
+        sweep = Sweep(self._laid_out(potential, both), both, columns, curved)
         if exponents is None:
             parts = self._sweep_stored(sweep)
         elif anew and isinstance(exponents, Factors) and isinstance(self._entries, Halves):
@@ -207,6 +223,8 @@ class RowBlock:
         self._tallies.heard[:] = 0
         total = _in_order(parts)
         self._last = potential.copy()
+        if curved:
+            self._squares = total[1]
         if not self._in_halves:
             return np.asarray(total[0])
         if both:

@@ -108,10 +108,10 @@ def _potentials(options: Options) -> list[Lesson]:
     amount = "1 number a row in every round"
     own = _by("target", "potentials", "the dual potential of a row", amount)
     if options.solver == "sinkhorn":
-        return [
-            own,
-            _by("source", "potentials", "for each row of the target, a sum over all rows of the source", amount),
-        ]
+        sums = _by("source", "potentials", "for each row of the target, a sum over all rows of the source", amount)
+        squares = "for each row of the target, the squares of its shares of the source's rows, added up"
+        curvatures = _by("source", "curvatures", squares, "1 number a row every third round")
+        return [own, sums, *([curvatures] if options.acceleration != "none" else [])]
     return [own, _by("source", "potentials", "the dual potential of a row", amount)]
 
 

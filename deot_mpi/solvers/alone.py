@@ -7,7 +7,8 @@ import numpy as np
 from deot_mpi.data.samples import Floats
 from deot_mpi.kernel.rowblock import RowBlock
 from deot_mpi.solvers.anderson import Anderson
-from deot_mpi.solvers.cooling import COOLING, first_temperature, mixes_after
+from deot_mpi.solvers.cooling import COOLING, curves_in, first_temperature, mixes_after
+from deot_mpi.view import returned
 
 _ROUNDS, _STAGE_TOLERANCE, _TOLERANCE = 500, 1e-2, 1e-4
 """When a stage, and the last one, stops: F is within the tolerance squared of its supremum by then, in units of eps."""
@@ -31,12 +32,18 @@ def local_distance(rows: RowBlock, alpha: Floats, beta: Floats) -> float:
 def _stage(rows: RowBlock, g: Floats, beta: Floats, tolerance: float) -> tuple[Floats, Floats]:
     mixer = Anderson()
     for round_ in range(1, _ROUNDS + 1):
-        f, sums = rows.sweep(g)
+        curved = curves_in(round_)
+        if curved:
+            f, sums, squares = rows.sweep_curved(g)
+        else:
+            f, sums = rows.sweep(g)
         if np.abs(g + sums).max() > _FAR:
             sums = rows.exact_log_sums(f)
         violation = g + sums
         if float(beta @ np.abs(np.expm1(violation))) < tolerance:
             break
+        if curved:
+            mixer.stretch(returned(squares, violation, beta))
         mixer.remember(g, -violation)
         if mixes_after(round_):
             mixer.solve(mixer.products(beta))

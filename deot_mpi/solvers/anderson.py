@@ -18,36 +18,49 @@ _RIDGE = 1e-10
 """Relative to the Gram matrix's trace: differences become parallel near the end, and float32 has noise."""
 _LONGEST_CORRECTION = 10.0
 """Nats: an extrapolation beyond this says more about the history than about the fixed point."""
+_MOST_LEFT, _LONGEST_STRETCH = 0.9, 1.0
+"""0.95 made trial runs diverge that began far away. Nats: further away, a step is not the straight line that is
+stretched."""
 
 
 class Anderson:
     """g' = g + r - sum_k c_k (dg_k + dr_k), with c minimising || r - sum_k c_k dr_k ||, over the last differences.
 
-    r is the residual of the plain step. An agent has its own part of all these vectors; only inner products need
-    adding up over the agents, and they are all that leaves it.
+    r is the residual of the plain step, times what it is stretched by: a plain step leaves a known part of some
+    numbers' error (``stretch``). An agent has its own part of all these vectors; only inner products need adding up
+    over the agents, and they are all that leaves it.
     """
 
     def __init__(self) -> None:
         self._points: deque[Floats] = deque(maxlen=DEPTH + 1)
         self._residuals: deque[Floats] = deque(maxlen=DEPTH + 1)
         self._coefficients: Floats | None = None
+        self._stretch: Floats | None = None
 
     def packed(self) -> dict[str, Floats]:
         """Everything it remembers, as arrays."""
         known = {"points": np.array(self._points), "residuals": np.array(self._residuals)} if self._points else {}
-        return known if self._coefficients is None else {**known, "coefficients": self._coefficients}
+        apart = {"coefficients": self._coefficients, "stretch": self._stretch}
+        return known | {name: array for name, array in apart.items() if array is not None}
 
     @classmethod
     def unpacked(cls, arrays: Mapping[str, Floats]) -> Anderson:
         mixer = cls()
         mixer._points.extend(arrays.get("points", ()))
         mixer._residuals.extend(arrays.get("residuals", ()))
-        mixer._coefficients = arrays.get("coefficients")
+        mixer._coefficients, mixer._stretch = arrays.get("coefficients"), arrays.get("stretch")
         return mixer
 
     def forget(self) -> None:
         self._points.clear()
         self._residuals.clear()
+        self._coefficients = self._stretch = None
+
+    def stretch(self, left: Floats) -> None:
+        """A plain step leaves this part of a number's error, as long as the others have none: from now on residuals,
+        those of before too, are 1 / (1 - left) times as long. At most 10 times: what is left of nearly all of an error
+        is not known well enough."""
+        self._stretch = 1.0 / (1.0 - np.clip(left, 0.0, _MOST_LEFT))
         self._coefficients = None
 
     def remember(self, point: Floats, residual: Floats) -> None:
@@ -61,7 +74,7 @@ class Anderson:
         count = len(self._residuals) - 1
         if count < 1:
             return flat
-        residuals = np.array(self._residuals)
+        residuals = self._stretched(np.array(self._residuals))
         differences = np.diff(residuals, axis=0)
         weighted = differences * weights
         gram = np.zeros((DEPTH, DEPTH))
@@ -84,9 +97,13 @@ class Anderson:
         self._coefficients = np.asarray(np.linalg.solve(gram + ridge * np.eye(count), products[-DEPTH:][:count]))
 
     def step(self, residual: Floats) -> Floats:
-        """The plain step r, corrected where coefficients are at hand."""
+        """The plain step r, stretched, and corrected where coefficients are at hand."""
+        step = residual + np.clip(self._stretched(residual) - residual, -_LONGEST_STRETCH, _LONGEST_STRETCH)
         if self._coefficients is None or len(self._points) <= self._coefficients.size:
-            return residual
-        changes = np.diff(np.array(self._points), axis=0) + np.diff(np.array(self._residuals), axis=0)
+            return step
+        changes = np.diff(np.array(self._points), axis=0) + np.diff(self._stretched(np.array(self._residuals)), axis=0)
         correction = self._coefficients @ changes[-self._coefficients.size :]
-        return residual - np.clip(correction, -_LONGEST_CORRECTION, _LONGEST_CORRECTION)
+        return np.asarray(step - np.clip(correction, -_LONGEST_CORRECTION, _LONGEST_CORRECTION))
+
+    def _stretched(self, residuals: Floats) -> Floats:
+        return residuals if self._stretch is None else residuals * self._stretch

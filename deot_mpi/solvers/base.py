@@ -194,6 +194,8 @@ class Solver(ABC):
         self.view, self.rows, self.channel, self.probe = view, rows, channel, probe
         self.looks = 0
         """Exchanges over the probe so far, of all agents alike."""
+        self.curvatures = 0
+        """Rounds so far in which sources have told targets more than sums."""
 
     window = 1
     """Moves that count for the change: as many as it takes until every neighbour has been heard."""

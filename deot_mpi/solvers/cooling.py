@@ -8,15 +8,20 @@ REACH = 50.0
 """Nats: columns whose mass is further off than this are not seen by a float32 block; such problems start easier."""
 COOLING = 4.0
 """Every stage has an eps this many times smaller than the one before."""
-_MIX_EVERY = 3
-"""Rounds between two mixings. Mixing in every round took as many rounds at eps = 0.01 of the median cost and twice as
-many at 0.001 (N = M = 2000, D = 50), and adds up over all agents three times as often."""
+_EVERY = 3
+"""Rounds between two mixings. Mixing in every round took a tenth more rounds at eps = 0.01 of the median cost (N = M =
+2000, D = 50), and adds up over all agents three times as often."""
 
 
 def mixes_after(round_: int) -> bool:
-    """Whether the moves are mixed after this round of a stage. With few rounds before it, a mixing brings little:
-    beginning with the second took half a round longer."""
-    return round_ % _MIX_EVERY == 0
+    """Whether the moves are mixed after this round of a stage: 3, 5, 8, 11 and so on."""
+    return round_ == _EVERY or (round_ > _EVERY and curves_in(round_))
+
+
+def curves_in(round_: int) -> bool:
+    """Whether sources find curvatures in this round of a stage: 2, 5, 8 and so on. Those of the first would be of
+    potentials that are nowhere near."""
+    return round_ % _EVERY == _EVERY - 1
 
 
 def first_temperature(farthest: float) -> float:

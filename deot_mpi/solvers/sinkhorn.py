@@ -23,7 +23,7 @@ from deot_mpi.solvers.base import (
     load,
     too_small,
 )
-from deot_mpi.solvers.cooling import COOLING, REACH, first_temperature, mixes_after
+from deot_mpi.solvers.cooling import COOLING, REACH, curves_in, first_temperature, mixes_after
 from deot_mpi.sums import ordered_sums
 from deot_mpi.view import AgentView
 
@@ -50,7 +50,13 @@ class Sinkhorn(Solver):
     and, from the same chunk of its rows, log sum_n alpha_n exp((u_n - c_nm)/eps) for every column, which it sends
     back. So the rows always hold, a target sees the columns' error at the potentials at hand, and its next move
     v_m -= eps s_m, with s_m the log of its column's mass over what it should be, is mixed with earlier ones
-    (Anderson) every third round. Where the potentials are many nats away, eps is first made larger and then lowered
+    (Anderson) every third round.
+
+    Such a move leaves the part J_mm = sum_n pi_nm^2 / (a_n c_m) of a column's error, c_m its mass: what the rows that a
+    column shares with nobody give back to it. Where a column has few rows in reach that is most of it, and these are
+    the errors that fall most slowly. So every third round the sources find J_mm, too; moves are -eps s_m/(1 - J_mm).
+
+    Where the potentials are many nats away, eps is first made larger and then lowered
     in steps of 4, each starting from the last one's potentials.
     """
 
@@ -60,12 +66,14 @@ class Sinkhorn(Solver):
         rows: RowBlock | None,
         channel: Channel,
         probe: Channel,
+        curvatures: Channel,
         *,
         accelerate: bool,
         scaling: bool,
         single_precision: bool,
     ) -> None:
         super().__init__(view, rows, channel, probe)
+        self._curvatures = curvatures
         self._accelerate, self._scaling, self._single = accelerate, scaling, single_precision
         self._sweep_seconds = 0.0
 
@@ -79,10 +87,12 @@ class Sinkhorn(Solver):
     def step(self, state: SolverState) -> None:
         if state.tally is not None:
             self._decide(state, state.tally)
+        curved = self._accelerate and curves_in(state.stage_round + 1)
+        self.curvatures += curved
         if self.view.role is Role.SOURCE:
-            self._sweep(state)
+            self._sweep(state, curved)
         else:
-            self._move_and_ask(state)
+            self._move_and_ask(state, curved)
         state.stage_round += 1
 
     def worth_a_look(self, state: SolverState, rule: Rule) -> bool:
@@ -108,7 +118,7 @@ class Sinkhorn(Solver):
         if state.stage_round == 1 or state.exact_columns:
             self._check_resolution(rows, state)
 
-    def _sweep(self, state: SolverState) -> None:
+    def _sweep(self, state: SolverState, curved: bool) -> None:
         """A source's part: new rows from the targets' potentials, and the column sums they ask for."""
         if self.rows is None:
             return
@@ -121,27 +131,37 @@ class Sinkhorn(Solver):
             for j in batch if missing else ():
                 self.rows.hear(j, self.channel.incoming[j] / eps)
         received = np.concatenate([self.channel.incoming[j] for j in neighbours]) / eps
-        started = time.perf_counter()
-        potential, log_sums = self.rows.sweep(received)
+        started, curvature = time.perf_counter(), None
+        if curved:
+            potential, log_sums, curvature = self.rows.sweep_curved(received)
+        else:
+            potential, log_sums = self.rows.sweep(received)
         self._sweep_seconds = time.perf_counter() - started
         if state.exact_columns:
             log_sums = self.rows.exact_log_sums(potential)
         self._answer(self.channel, log_sums)
+        if curvature is not None:
+            self._curvatures.swap((), ())  # what was sent three rounds ago has arrived
+            self._answer(self._curvatures, self.view.marginal * curvature)
         self.move(state, eps * potential)
 
-    def _answer(self, channel: Channel, log_sums: Floats) -> None:
+    def _answer(self, channel: Channel, numbers: Floats) -> None:
         assert self.rows is not None
         for j, columns in self.rows.columns.items():
-            channel.outgoing[j][:] = log_sums[columns]
+            channel.outgoing[j][:] = numbers[columns]
         channel.post(self.view.neighbours)
 
-    def _move_and_ask(self, state: SolverState) -> None:
+    def _move_and_ask(self, state: SolverState, curved: bool) -> None:
         """A target's part: its move from the last round's sums, and the sums at its new potential."""
         if not self.view.neighbours:
             return
         if state.violation is not None:
             self._advance(state)
         state.violation = self._ask(self.channel, state.potential, state.temperature)
+        if curved:
+            self._curvatures.swap((), self.view.neighbours)
+            squares = np.sum([self._curvatures.incoming[j] for j in self.view.neighbours], axis=0)
+            state.mixer.stretch(self.view.returned(squares, state.violation))
         state.seen_error = self.view.marginal_error(state.violation)
         state.mixer.remember(state.potential / (self.view.eps * state.temperature), -state.violation)
 

@@ -142,7 +142,7 @@ def _message(folder: Path, rng: np.random.Generator) -> None:
     request = MPI.COMM_SELF.Isend(sent, 0, 1)
     MPI.COMM_SELF.Recv(array, 0, 1, status)
     request.Wait()
-    check_message(kind, array, status, "target agent 0")
+    check_message(kind, array, status, lambda: "target agent 0")
     assert sent.size == array.nbytes
     assert np.isfinite(array).all()
 

@@ -1,8 +1,9 @@
 """How many messages, bytes and rounds a run takes, by formula: what the ledger of a real run must say, to the byte.
 
-Edges: what the kernel shows, once; in every round the potentials (and, one-pass, the sums that come back); at a check
-of ``kept``, and once at the end, the potentials again, to measure with. Collectives in the rounds: the tallies that
-the acceleration adds up, and the checks. What is agreed on once, before and after the rounds, is left to the ledger.
+Edges: what the kernel shows, once; in every round the potentials (and, one-pass, the sums that come back, every third
+round with curvatures); at a check of ``kept``, and once at the end, the potentials again, to measure with. Collectives
+in the rounds: the tallies that the acceleration adds up, and the checks. What is agreed on once, before and after the
+rounds, is left to the ledger.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
 from deot_mpi.running import CHECK_SIZE
 from deot_mpi.solvers.base import EARLY, Rule
-from deot_mpi.solvers.cooling import mixes_after
+from deot_mpi.solvers.cooling import curves_in, mixes_after
 from deot_mpi.solvers.sinkhorn import EARLY_ROUNDS, TALLY_SIZE
 from scaling.job import Job
 
@@ -46,6 +47,11 @@ def check_rounds(job: Job, rounds: int) -> list[int]:
 def tally_rounds(job: Job, rounds: int) -> list[int]:
     """The rounds after which Anderson's inner products are added up, in a run of one stage (no eps-scaling)."""
     return [t for t in range(1, rounds + 1) if t == 1 or mixes_after(t)] if job.solver == "sinkhorn" else []
+
+
+def curved_rounds(job: Job, rounds: int) -> list[int]:
+    """The rounds in which sources tell curvatures, too, in such a run."""
+    return [t for t in range(1, rounds + 1) if curves_in(t)] if job.solver == "sinkhorn" else []
 
 
 def tally_bytes(job: Job) -> int:
@@ -82,13 +88,16 @@ def _asked(job: Job) -> int:
 
 def expected(job: Job, rounds: int) -> dict[Kind, Count]:
     """By kind, for the kinds that have a formula; the bytes of showing and of potentials are the ledger's own."""
-    formula = expected_bytes(job.as_setting, job.options, rounds)  # type: ignore[arg-type]
+    curved = len(curved_rounds(job, rounds))
+    formula = expected_bytes(job.as_setting, job.options, rounds, curvatures=curved)  # type: ignore[arg-type]
     edges, ways = int(job.E.support.sum()), 1 if job.solver == "sinkhorn" else 2
     checks = len(check_rounds(job, rounds))
     found = {
         kind: Count(ways * edges, formula[kind]) for kind in (Kind.SAMPLES, Kind.SKETCH, Kind.NORMS) if kind in formula
     }
     found[Kind.POTENTIALS] = Count(rounds * _asked(job), formula[Kind.POTENTIALS])
+    if curved:
+        found[Kind.CURVATURES] = Count(curved * edges, formula[Kind.CURVATURES])
     probes = 1 if job.solver == "sinkhorn" else 1 + checks
     ends = _shares(job, _CLOSING_SIZE)
     tau = Count() if job.E.is_storage else _shares(job, 1)

@@ -19,7 +19,7 @@ from deot_mpi.roles import Role
 from deot_mpi.running import CHECK_SIZE
 from deot_mpi.sketch import packed_bytes
 from scaling.clock import Clocks, Messages, Place
-from scaling.counts import NUMBER, check_rounds, share_bytes, tally_bytes, tally_rounds
+from scaling.counts import NUMBER, check_rounds, curved_rounds, share_bytes, tally_bytes, tally_rounds
 from scaling.job import PERIOD, Job
 
 _CHUNK_ENTRIES, _MOST_THREADS = 1 << 19, 8
@@ -128,19 +128,21 @@ class Model:
         """Mean seconds of a round of a whole period, after one period in which the clocks settle."""
         clocks = Clocks(self.place, self.costs.message)
         many = 2 * PERIOD
-        tallies = set(tally_rounds(self.job, many))
+        tallies, curved = set(tally_rounds(self.job, many)), set(curved_rounds(self.job, many))
         checks = {t for t in check_rounds(self.job, many + 1) if t % self.job.options.check_every == 0}
         began = 0.0
         for t in range(1, many + 1):
-            self._round(clocks, t, tally=t in tallies, check=t in checks)
+            self._round(clocks, t, tally=t in tallies, check=t in checks, curved=t in curved)
             if t == PERIOD:
                 began = float(clocks.now.max())
         return (float(clocks.now.max()) - began) / PERIOD
 
-    def _round(self, clocks: Clocks, t: int, *, tally: bool, check: bool) -> None:
+    def _round(self, clocks: Clocks, t: int, *, tally: bool, check: bool, curved: bool) -> None:
         job = self.job
         if job.solver == "sinkhorn":
             self._sinkhorn_round(clocks)
+            if curved:
+                clocks.exchange(self._back)  # right after the sums: one latency for both
         else:
             self._kept_round(clocks, self.job.turns[t - 1])
         if tally:

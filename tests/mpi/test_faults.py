@@ -248,4 +248,4 @@ def test_a_message_that_cannot_be_is_refused(
     array, status = np.empty(expected), MPI.Status()
     comm.Recv(array, 0, status=status)
     with pytest.raises(MessageError, match=f"source agent 0 {words}"):
-        check_message(kind, array, status, "source agent 0")
+        check_message(kind, array, status, lambda: "source agent 0")

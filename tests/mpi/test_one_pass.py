@@ -264,10 +264,10 @@ def test_potentials_that_arrive_late_are_worked_on_as_they_come(
         heard.append(neighbour)
         hear(block, neighbour, potential)
 
-    def slow(solver: Sinkhorn, state: object) -> None:
+    def slow(solver: Sinkhorn, *given: object) -> None:
         if solver.view.role is Role.TARGET and solver.view.index == 0:
             time.sleep(0.02)
-        ask(solver, state)
+        ask(solver, *given)
 
     monkeypatch.setattr(RowBlock, "hear", counted)
     monkeypatch.setattr(Sinkhorn, "_move_and_ask", slow)

@@ -111,21 +111,32 @@ INLINE void ask_for_next(ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *words
     }
 }
 
-/* column_m += sum_n weight_n upper_nm over some rows, at most four. */
+/* Squares of numbers below this are not told apart: they would fall out of float32. */
+static const float LEAST_ROOT = 1e-18f;
+
+/* column_m += sum_n weight_n upper_nm over some rows, at most four; with `root`, square_m += sum_n (root_n upper_nm)^2. */
 INLINE void add_weighed(
-    ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const float *weight, float *restrict column)
+    ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const float *weight, float *restrict column,
+    const float *root, float *restrict square)
 {
     for (ptrdiff_t k = 0; k < blocks; k++) {
         ask_for_next(rows, blocks, upper, k);
-        eight x = *(const eight *)(column + k * BLOCK), y = *(const eight *)(column + k * BLOCK + 8);
+        eight *to = (eight *)(column + k * BLOCK), *to_square = (eight *)(square + k * BLOCK);
+        eight x = to[0], y = to[1], x_square = {0.0f}, y_square = {0.0f};
 #pragma GCC unroll 4
         for (ptrdiff_t n = 0; n < rows; n++) {
             eight_words words = *(const eight_words *)(upper + (n * blocks + k) * WORDS);
             x += weight[n] * upper_below(words);
             y += weight[n] * upper_above(words);
+            if (root) {
+                eight below = root[n] * upper_below(words) + LEAST_ROOT, above = root[n] * upper_above(words) + LEAST_ROOT;
+                x_square += below * below;
+                y_square += above * above;
+            }
         }
-        *(eight *)(column + k * BLOCK) = x;
-        *(eight *)(column + k * BLOCK + 8) = y;
+        to[0] = x, to[1] = y;
+        if (root)
+            to_square[0] += x_square, to_square[1] += y_square;
     }
 }
 
@@ -133,17 +144,19 @@ INLINE void add_weighed(
  * for each neighbour: of part p, blocks first[p] to last[p] - 1, which it may share with the parts beside it, and
  * `scaled` with zeros for the columns of these, from at[p] on. `sums` has `stride` numbers for each part; those of
  * parts that were heard are there already. Then scale_n = lift_n times the sum over parts, and
- * total_m += sum_n (shares_n / scale_n) upper_nm. */
+ * total_m += sum_n (shares_n / scale_n) upper_nm; with `squares`, squares_m += sum_n shares_n (upper_nm / scale_n)^2,
+ * which are added up behind `column`. */
 INLINE void sweep_upper_span(
     ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, ptrdiff_t parts, const int64_t *first,
     const int64_t *last, const int64_t *at, const float *scaled, const uint8_t *heard, double *sums, ptrdiff_t stride,
-    const double *lift, const double *shares, double *scale, float *column, double *total)
+    const double *lift, const double *shares, double *scale, float *column, double *total, double *squares)
 {
     ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, row = blocks * WORDS;
+    float *square = column + blocks * BLOCK;
     for (ptrdiff_t n = 0, stop = 0; n < rows;) {
         if (n == stop) {
             stop = n + step < rows ? n + step : rows;
-            memset(column, 0, (size_t)(blocks * BLOCK) * sizeof *column);
+            memset(column, 0, (size_t)((squares ? 2 : 1) * blocks * BLOCK) * sizeof *column);
         }
         ptrdiff_t together = n + 4 <= stop ? 4 : 1;
         const uint32_t *here = upper + n * row;
@@ -156,39 +169,45 @@ INLINE void sweep_upper_span(
             else
                 one_upper_sum(here + first[p] * WORDS, last[p] - first[p], scaled + at[p], sums + p * stride + n);
         }
-        float weight[4];
+        float weight[4], root[4];
         for (ptrdiff_t k = 0; k < together; k++) {
             double sum = 0.0;
             for (ptrdiff_t p = 0; p < parts; p++) /* in their order, not that of their arrival */
                 sum += sums[p * stride + n + k];
             scale[n + k] = lift[n + k] * sum;
             weight[k] = (float)(shares[n + k] / scale[n + k]);
+            root[k] = (float)(sqrt(shares[n + k]) / scale[n + k]);
         }
-        if (together == 4)
-            add_weighed(4, blocks, here, weight, column);
+        if (together == 4 && squares)
+            add_weighed(4, blocks, here, weight, column, root, square);
+        else if (together == 4)
+            add_weighed(4, blocks, here, weight, column, 0, square);
         else
-            add_weighed(1, blocks, here, weight, column);
+            add_weighed(1, blocks, here, weight, column, squares ? root : 0, square);
         n += together;
         if (n == stop)
             carry(width, column, total);
+        if (n == stop && squares)
+            carry(width, square, squares);
     }
 }
 
+/* `span` and `total` have the sums and, if `curved`, behind them the squares. */
 FOR_EVERY_PROCESSOR
 void sweep_upper(
     ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, const uint32_t *upper, ptrdiff_t parts,
     const int64_t *first, const int64_t *last, const int64_t *at, const float *scaled, const uint8_t *heard,
-    double *sums, ptrdiff_t stride, const double *lift, const double *shares, double *scale, float *column,
-    double *span, double *total)
+    double *sums, ptrdiff_t stride, const double *lift, const double *shares, double *scale, ptrdiff_t curved,
+    float *column, double *span, double *total)
 {
-    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
+    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS, lines = curved ? 2 : 1;
     for (ptrdiff_t s = 0; s < spans; s++) {
         ptrdiff_t n = bounds[s];
-        memset(span, 0, (size_t)width * sizeof *span);
+        memset(span, 0, (size_t)(lines * width) * sizeof *span);
         sweep_upper_span(
             bounds[s + 1] - n, step, width, upper + n * row, parts, first, last, at, scaled, heard, sums + n, stride,
-            lift + n, shares + n, scale + n, column, span);
-        add_span(width, span, total);
+            lift + n, shares + n, scale + n, column, span, curved ? span + width : 0);
+        add_span(lines * width, span, total);
     }
 }
 

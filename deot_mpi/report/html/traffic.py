@@ -36,6 +36,7 @@ _KINDS = {
     "mapped": "parts of barycentres, mapped rows",
     "audit": "statistics of attacks",
     "seeds": "seeds of an edge's projections",
+    "curvatures": "squared shares of a source's rows, every third round",
 }
 
 
