@@ -18,9 +18,11 @@ _RIDGE = 1e-10
 """Relative to the Gram matrix's trace: differences become parallel near the end, and float32 has noise."""
 _LONGEST_CORRECTION = 10.0
 """Nats: an extrapolation beyond this says more about the history than about the fixed point."""
-_MOST_LEFT, _LONGEST_STRETCH = 0.9, 1.0
-"""0.95 made trial runs diverge that began far away. Nats: further away, a step is not the straight line that is
+_TRUST, _LONGEST_STRETCH = 0.95, 1.0
+"""What share of what a step leaves is undone at once. With all of it, two columns that share their rows would push each
+other to and fro for ever; 0.8 took a quarter more rounds. Nats: further away, a step is not the straight line that is
 stretched."""
+_LESS_TRUST = 0.7
 
 
 class Anderson:
@@ -36,11 +38,12 @@ class Anderson:
         self._residuals: deque[Floats] = deque(maxlen=DEPTH + 1)
         self._coefficients: Floats | None = None
         self._stretch: Floats | None = None
+        self._trust = _TRUST
 
     def packed(self) -> dict[str, Floats]:
         """Everything it remembers, as arrays."""
         known = {"points": np.array(self._points), "residuals": np.array(self._residuals)} if self._points else {}
-        apart = {"coefficients": self._coefficients, "stretch": self._stretch}
+        apart = {"coefficients": self._coefficients, "stretch": self._stretch, "trust": np.array([self._trust])}
         return known | {name: array for name, array in apart.items() if array is not None}
 
     @classmethod
@@ -49,18 +52,25 @@ class Anderson:
         mixer._points.extend(arrays.get("points", ()))
         mixer._residuals.extend(arrays.get("residuals", ()))
         mixer._coefficients, mixer._stretch = arrays.get("coefficients"), arrays.get("stretch")
+        mixer._trust = float(arrays["trust"][0]) if "trust" in arrays else _TRUST
         return mixer
 
     def forget(self) -> None:
         self._points.clear()
         self._residuals.clear()
         self._coefficients = self._stretch = None
+        self._trust = _TRUST
+
+    def step_back(self) -> None:
+        """Forget all that led astray, and stretch less from now on."""
+        trust = self._trust
+        self.forget()
+        self._trust = _LESS_TRUST * trust
 
     def stretch(self, left: Floats) -> None:
         """A plain step leaves this part of a number's error, as long as the others have none: from now on residuals,
-        those of before too, are 1 / (1 - left) times as long. At most 10 times: what is left of nearly all of an error
-        is not known well enough."""
-        self._stretch = 1.0 / (1.0 - np.clip(left, 0.0, _MOST_LEFT))
+        those of before too, are 1 / (1 - left) times as long, or nearly."""
+        self._stretch = 1.0 / (1.0 - self._trust * np.clip(left, 0.0, 1.0))
         self._coefficients = None
 
     def remember(self, point: Floats, residual: Floats) -> None:

@@ -32,8 +32,9 @@ TALLY_SIZE = 1 + PRODUCTS
 
 _STAGE_ERROR, _STAGE_ROUNDS = 1e-3, 60
 """When a stage of eps-scaling has done its work (an error of 1e-2 made the last stage a third longer in trials)."""
-_PATIENCE, _NOISE = 90, 1e-4
-"""Rounds in which a small error must halve before float32's rounding is held to be what keeps it from falling."""
+_PATIENCE, _NOISE, _LONG_PATIENCE = 90, 1e-4, 300
+"""Rounds in which a small error, or any, must halve before float32 is held to be what keeps it from falling: its
+rounding, or columns that it does not reach."""
 EARLY_ROUNDS = 8
 _HOPE = 2.0
 """All look at the error when it may be this many times tol or less: looking costs less than a round for nothing."""
@@ -211,7 +212,7 @@ class Sinkhorn(Solver):
     def _stagnates(self, state: SolverState) -> bool:
         if state.total_error < 0.5 * state.halved_error:
             state.halved_error, state.halved_round = state.total_error, state.round
-        return state.total_error < _NOISE and state.round - state.halved_round > _PATIENCE
+        return state.round - state.halved_round > (_PATIENCE if state.total_error < _NOISE else _LONG_PATIENCE)
 
     def _enter_stage(self, state: SolverState, temperature: float) -> None:
         state.temperature, state.stage_round, state.violation, state.tally = temperature, 0, None, None
@@ -234,7 +235,7 @@ class Sinkhorn(Solver):
         """Anderson's coefficients from the sums over all targets, or back to the best potentials so far."""
         error, mine = state.total_error, state.violation
         if state.best is not None and not error <= _SETBACK * state.best[0]:
-            state.mixer.forget()
+            state.mixer.step_back()
             if mine is not None:
                 state.potential, state.violation = state.best[1], state.best[2]
             state.best = None
