@@ -110,8 +110,8 @@ def test_stretched_steps_undo_what_plain_ones_leave() -> None:
 
 
 def test_columns_that_share_their_rows_do_not_push_each_other_to_and_fro() -> None:
-    """J = 1/2 everywhere: what one column gets, the other gives back. Stretched by all of it, plain steps would swap the
-    two for ever; mixed or not, they converge."""
+    """J = 1/2 everywhere: what one column gets, the other gives back. Stretched by all of it, plain steps would swap
+    the two for ever."""
     g, mixer = np.array([1.0, -1.0]), Anderson()
     for _ in range(400):
         residual = np.full(2, g.mean()) - g
