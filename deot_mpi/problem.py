@@ -211,7 +211,7 @@ def make_solver(setting: Setting, holding: Holding, channels: Channels, options:
             channel,
             probe,
             channels.curvatures,
-            accelerate=options.acceleration == "anderson",
+            acceleration=options.acceleration,
             scaling=options.eps_scaling,
             single_precision=options.single_precision,
         )

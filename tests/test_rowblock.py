@@ -9,7 +9,7 @@ import pytest
 from problems import dense_answers, squared_distances
 from scipy.special import logsumexp
 
-import deot_mpi.kernel.rowblock
+import deot_mpi.kernel.rows
 from deot_mpi.kernel import distance_pairs, halves, loops
 from deot_mpi.kernel.entries import Sweep
 from deot_mpi.kernel.halves import Halves
@@ -25,8 +25,8 @@ MARGINAL = 0.3
 @pytest.fixture(autouse=True)
 def _several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of four rows: small problems must not hide the seams."""
-    monkeypatch.setattr(deot_mpi.kernel.rowblock, "_CHUNK_ENTRIES", 4 * sum(SIZES.values()))
-    monkeypatch.setattr(deot_mpi.kernel.rowblock, "_FEWEST_ROWS", 4)
+    monkeypatch.setattr(deot_mpi.kernel.rows, "_CHUNK_ENTRIES", 4 * sum(SIZES.values()))
+    monkeypatch.setattr(deot_mpi.kernel.rows, "_FEWEST_ROWS", 4)
 
 
 class Problem:

@@ -201,7 +201,8 @@ def _add_solver(parser: Parser, default: Options) -> argparse._ArgumentGroup:
         "--acceleration",
         choices=ACCELERATIONS,
         default=default.acceleration,
-        help="of sinkhorn: Anderson mixing, or plain steps (default: anderson)",
+        help="of sinkhorn: full: curvatures and Anderson mixing; anderson: mixing alone, which tells less;\n"
+        "none: plain steps (default: full)",
     )
     group.add_argument(
         "--eps-scaling",

@@ -8,10 +8,6 @@ sum_n alpha_n exp((u_n - c_nm)/eps). Everything here is in nats: f = u/eps, g = 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +17,8 @@ from deot_mpi.kernel import LogPairs, loops
 from deot_mpi.kernel.base import Factors, ProductPairs
 from deot_mpi.kernel.entries import Absorbed, Entries, Exponents, Layout, Numbers, Precision, Sweep, Tallies
 from deot_mpi.kernel.halves import Halves, drop_spare
+from deot_mpi.kernel.rows import Rows, in_order
 
-Part = TypeVar("Part")
-
-_CHUNK_ENTRIES = 1 << 19
-"""Entries of a chunk of rows: 2 MiB of float32, so that it is still in cache for its column sums."""
-_FEWEST_ROWS, _MOST_ROWS = 16, 4096
-"""Rows of a chunk: what is done once for a chunk must not count, and its column sums are added up in float32."""
-_SPANS = 8
-"""Parts of the block that may be swept side by side. Always the same parts, so that threads do not change a bit."""
 _DRIFT: dict[Precision, float] = {"float32": 30.0, "float64": 300.0}
 """How far (in nats) a potential may move before the block is absorbed anew. Together with the floor: an entry that was
 lost to it is still below exp(30 - 80) of the row's sum."""
@@ -41,25 +30,7 @@ _LIGHTEST = 1e-12
 """Columns whose weight is a smaller part of the heaviest one's than this would sink to the floor of float32."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Exact sums over a source agent's part of the plan pi_nm = a_n P_nm, all in float64."""
-
-    potential: Floats
-    """f: the rows' potential, corrected for the given g where that was asked for."""
-    log_rows: Floats
-    """log of each row's sum over what it should be; 0 where f was corrected."""
-    log_sums: Floats
-    """log sum_n alpha_n exp(f_n + log K_nm) for every column."""
-    mass: float
-    """sum pi."""
-    log_kernel: float
-    """sum pi log K = -<C, pi>/eps."""
-    entropy: float
-    """sum pi (log pi - 1) = -H(pi)."""
-
-
-class RowBlock:
+class RowBlock(Rows):
     """The rows of one source agent. ``sweep`` is a Sinkhorn step of its rows and its part of one for the columns.
 
     What is stored is S_nm = exp(log K_nm + g0_m + log w_m - shift_n), with w_m = (e_ij/e_i) beta_m, g0 the potential it
@@ -81,23 +52,17 @@ class RowBlock:
         memory: float = np.inf,
         threads: int = 1,
     ) -> None:
-        self.columns, self._pairs, self._log_weights = dict(columns), pairs, log_weights
-        self._shares, self._marginal = shares, marginal
+        super().__init__(pairs, log_weights, columns, shares, marginal, threads)
         self._memory = memory
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         rows, width = pairs.shape
         self._layout = Layout(self.columns, width)
         self._places = {j: place for place, j in enumerate(self.columns)}
-        self._step = min(max(_CHUNK_ENTRIES // max(width, 1), _FEWEST_ROWS), _MOST_ROWS) // 4 * 4
-        chunks = [slice(start, min(start + self._step, rows)) for start in range(0, rows, self._step)]
-        self._spans = [span for span in _split(chunks, _SPANS) if span]
         self._tops, self._shift = np.zeros(rows), np.zeros(rows)
         parts = len(self.columns)
         self._tallies = Tallies(
             shares / shares.max(), np.zeros((parts, rows)), np.ones(rows), np.ones(rows), np.zeros(parts, np.uint8)
         )
         self._column_lift = np.ones(width)
-        self._temperature = 1.0
         self._reference: Floats | None = None
         self._offsets = np.zeros(width)
         """What turns the logs of column sums into those of the sums that targets are sent."""
@@ -221,7 +186,7 @@ class RowBlock:
         else:
             parts = self._over_spans(lambda chunks: self._sweep_anew(chunks, sweep, exponents, anew))
         self._tallies.heard[:] = 0
-        total = _in_order(parts)
+        total = in_order(parts)
         self._last = potential.copy()
         if curved:
             self._squares = total[1]
@@ -266,7 +231,7 @@ class RowBlock:
     def _sweep_anew(self, chunks: list[slice], sweep: Sweep, exponents: Exponents, anew: bool) -> Floats:
         """Column sums of one span, of entries that are not there yet, or not kept."""
         tallies, step = self._tallies, self._step
-        return _in_order([self._absorbed(rows, exponents, anew).sweep(sweep, tallies, [rows], step) for rows in chunks])
+        return in_order([self._absorbed(rows, exponents, anew).sweep(sweep, tallies, [rows], step) for rows in chunks])
 
     def _exponents(self) -> Exponents:
         """log S but for the rows' shifts."""
@@ -315,21 +280,6 @@ class RowBlock:
         layout = self._layout
         return (layout.padded if both else layout.windows)(potential, self._reference)
 
-    def exact_log_sums(self, potential: Floats) -> Floats:
-        """log sum_n alpha_n exp(f_n + log K_nm) for given f, in the log domain: for columns that S does not reach."""
-        exponents = self._pairs.shifted(potential + np.log(self._shares), 0.0, self._temperature)
-
-        def partial(chunks: list[slice]) -> Floats:
-            total = np.full(self._pairs.shape[1], -np.inf)
-            for rows in chunks:
-                exponent = exponents.rows(rows.start, rows.stop)
-                top = exponent.max(axis=0)
-                exponent -= top
-                total = np.logaddexp(total, top + np.log(np.exp(exponent, out=exponent).sum(axis=0)))
-            return total
-
-        return np.asarray(np.logaddexp.reduce(self._over_spans(partial), axis=0))
-
     def plan_sum(self, own: Floats, potential: Floats, work: Callable[[slice, NDArray[np.floating]], Floats]) -> Floats:
         """sum over chunks of work(rows, P), P_nm = exp(f_n + log K_nm + g_m + log w_m): the plan over a_n.
 
@@ -355,74 +305,12 @@ class RowBlock:
             return np.asarray(plan)
 
         def partial(chunks: list[slice]) -> Floats:
-            return _in_order([work(rows, chunk(rows)) for rows in chunks])
+            return in_order([work(rows, chunk(rows)) for rows in chunks])
 
-        return _in_order(self._over_spans(partial))
-
-    def evaluate(self, own: Floats, potential: Floats, *, settle: bool) -> Evaluation:
-        """Everything about the plan at potentials f (``own``) and g, exactly: float64, from the kernel itself.
-
-        With ``settle``, f is first corrected so that the rows hold exactly for this g (it must be near to start with).
-        The plan is pi_nm = a_n P_nm with log P = log K + f + g + log w, so <pi, log K> follows from <pi, log P>.
-        """
-        columns = potential + self._log_weights
-        exponents = self._pairs.shifted(own, columns, self._temperature)
-        log_rows, row_entropy = np.empty(own.size), np.empty(own.size)
-
-        @np.errstate(over="ignore", divide="ignore", invalid="ignore")  # a diverged run has infinite values
-        def partial(chunks: list[slice]) -> Floats:
-            total = np.zeros(columns.size)
-            for rows in chunks:
-                plan = exponents.rows(rows.start, rows.stop)
-                sums, entropies = loops.plan_rows(plan)
-                log_rows[rows] = np.log(sums)
-                weights = 1.0 / sums if settle else np.ones_like(sums)
-                row_entropy[rows] = weights * entropies
-                total += (weights * self._shares[rows]) @ plan
-            return total
-
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            column_mass = self._marginal * _in_order(self._over_spans(partial))
-            log_sums = np.log(column_mass / self._marginal) - columns
-            row_mass = self._marginal * self._shares * (1.0 if settle else np.exp(log_rows))
-            log_plan = self._marginal * float(self._shares @ row_entropy)  # <pi, log P> at the f that was given
-            log_kernel = self._temperature * (log_plan - float(row_mass @ own) - float(column_mass @ columns))
-            mass = float(row_mass.sum())
-            if settle:
-                log_plan -= float(row_mass @ log_rows)
-            entropy = log_plan + float(row_mass @ np.log(self._marginal * self._shares)) - mass
-        found, left = (own - log_rows, np.zeros(own.size)) if settle else (own, log_rows)
-        return Evaluation(found, left, log_sums, mass, log_kernel, entropy)
-
-    def _over_spans(self, work: Callable[[list[slice]], Part]) -> list[Part]:
-        """The results of all spans in order, by one thread or several."""
-        return list(map(work, self._spans) if self._pool is None else self._pool.map(work, self._spans))
-
-    def _over_whole_spans(self, work: Callable[[slice, Sequence[slice]], Floats]) -> list[Floats]:
-        """The same for work on one or more spans, whose results it adds up: one thread takes all at once, several take
-        one at a time."""
-        spans = [slice(chunks[0].start, chunks[-1].stop) for chunks in self._spans]
-        if self._pool is None:
-            return [work(slice(spans[0].start, spans[-1].stop), spans)]
-        return list(self._pool.map(lambda rows: work(rows, [rows]), spans))
-
-
-def _split(chunks: list[slice], parts: int) -> list[list[slice]]:
-    """Consecutive groups of chunks, as even as they can be."""
-    bounds = np.linspace(0, len(chunks), parts + 1).round().astype(int)
-    return [chunks[low:high] for low, high in pairwise(bounds)]
+        return in_order(self._over_spans(partial))
 
 
 def _ratio(whole: Floats, part: Floats) -> Floats:
     """whole / part; 1 where both have vanished."""
     seen = part > np.finfo(np.float32).tiny
     return np.where(seen, whole / np.where(seen, part, 1.0), 1.0)
-
-
-def _in_order(parts: list[Floats]) -> Floats:
-    if len(parts) == 1:
-        return parts[0]
-    total = np.zeros_like(parts[0])
-    for part in parts:
-        total += part
-    return total

@@ -21,7 +21,7 @@ ESTIMATORS = ("hamming", "paper")
 SOLVERS = ("sinkhorn", "kept", "mrbcd")
 STOPS = ("marginal", "change")
 PRECISIONS = ("auto", "float32", "float64")
-ACCELERATIONS = ("anderson", "none")
+ACCELERATIONS = ("full", "anderson", "none")
 ON_FAILURE = ("abort", "continue")
 _SINGLE_TOLERANCE = 1e-6
 """The smallest marginal error that a float32 kernel is asked for; its rounding is about a tenth of it."""
@@ -57,8 +57,9 @@ class Options:
     eta: float = 1.0
     precision: Literal["auto", "float32", "float64"] = "auto"
     """Of the kernel that sinkhorn stores; auto: float32 where tol is a marginal error of 1e-6 or more."""
-    acceleration: Literal["anderson", "none"] = "anderson"
-    """Of sinkhorn: Anderson mixing every third round, or plain steps."""
+    acceleration: Literal["full", "anderson", "none"] = "full"
+    """Of sinkhorn: moves stretched by curvatures, which sources tell targets every third round, and mixed (Anderson);
+    mixed alone; or plain steps."""
     eps_scaling: bool = True
     """Whether sinkhorn may start at a larger eps where potentials are many eps away."""
     memory: int | None = None

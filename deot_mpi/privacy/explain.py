@@ -111,7 +111,7 @@ def _potentials(options: Options) -> list[Lesson]:
         sums = _by("source", "potentials", "for each row of the target, a sum over all rows of the source", amount)
         squares = "for each row of the target, the squares of its shares of the source's rows, added up"
         curvatures = _by("source", "curvatures", squares, "1 number a row every third round")
-        return [own, sums, *([curvatures] if options.acceleration != "none" else [])]
+        return [own, sums, *([curvatures] if options.acceleration == "full" else [])]
     return [own, _by("source", "potentials", "the dual potential of a row", amount)]
 
 

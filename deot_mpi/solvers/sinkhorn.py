@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Literal
 
 import numpy as np
 
@@ -69,13 +70,14 @@ class Sinkhorn(Solver):
         probe: Channel,
         curvatures: Channel,
         *,
-        accelerate: bool,
+        acceleration: Literal["full", "anderson", "none"],
         scaling: bool,
         single_precision: bool,
     ) -> None:
         super().__init__(view, rows, channel, probe)
         self._curvatures = curvatures
-        self._accelerate, self._scaling, self._single = accelerate, scaling, single_precision
+        self._accelerate, self._stretches = acceleration != "none", acceleration == "full"
+        self._scaling, self._single = scaling, single_precision
         self._sweep_seconds = 0.0
 
     def setup(self, start: Floats | None = None) -> SolverState:
@@ -88,7 +90,7 @@ class Sinkhorn(Solver):
     def step(self, state: SolverState) -> None:
         if state.tally is not None:
             self._decide(state, state.tally)
-        curved = self._accelerate and curves_in(state.stage_round + 1)
+        curved = self._stretches and curves_in(state.stage_round + 1)
         self.curvatures += curved
         if self.view.role is Role.SOURCE:
             self._sweep(state, curved)

@@ -57,7 +57,8 @@ def main() -> None:
             first_total_seconds=first_total,
             peak_memory=sum(agent.peak_memory for agent in first.agents),
             working_seconds=sum(agent.working_seconds for agent in result.agents),
-            round_bytes=ledger.of(Kind.POTENTIALS).bytes + ledger.of(Kind.CONTROL).collective_bytes,
+            round_bytes=sum(ledger.of(kind).bytes for kind in (Kind.POTENTIALS, Kind.CURVATURES))
+            + ledger.of(Kind.CONTROL).collective_bytes,
             bytes=ledger.bytes,
             own_error=result.marginal_error,
             dual_objective=result.dual_objective,

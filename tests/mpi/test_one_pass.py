@@ -28,7 +28,7 @@ def clouds(comm: MPI.Intracomm, samples: int = 60, dimension: int = 5) -> tuple[
 
 
 @pytest.mark.mpi(min_size=2, max_size=4)
-@pytest.mark.parametrize("acceleration", ["anderson", "none"])
+@pytest.mark.parametrize("acceleration", ["full", "anderson", "none"])
 def test_every_way_leads_to_pots_values(comm: MPI.Intracomm, acceleration: str) -> None:
     rows, role, cost = clouds(comm)
     count = comm.size // 2
