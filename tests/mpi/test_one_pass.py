@@ -108,13 +108,14 @@ def test_an_agent_without_partners_sees_the_same_run(comm: MPI.Intracomm) -> Non
 def test_acceleration_saves_rounds(comm: MPI.Intracomm) -> None:
     rows, role, cost = clouds(comm, samples=120)
     rounds = {}
-    for acceleration in ("anderson", "none"):
+    for acceleration in ("full", "anderson", "none"):
         result = deot_mpi.eot(
             comm, rows, role, kernel="raw", eps=0.03 * float(np.median(cost)), tol=1e-6, rounds=20_000,
             acceleration=acceleration, timeout=60.0,
         )  # fmt: skip
         rounds[acceleration] = result.rounds
     assert rounds["anderson"] < rounds["none"] / 3
+    assert rounds["full"] < 0.8 * rounds["anderson"]
 
 
 @pytest.mark.mpi(min_size=2, max_size=4)
