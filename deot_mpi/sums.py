@@ -22,5 +22,5 @@ def ordered_sums(table: Floats) -> Floats:
 def _sum(parts: list[float]) -> float:
     try:
         return math.fsum(parts)
-    except (ValueError, OverflowError):  # infinities of both signs, or a sum beyond all numbers
-        return sum(parts)
+    except (ValueError, OverflowError):  # infinities of both signs, or a sum beyond all numbers on the way
+        return math.nan

@@ -120,6 +120,8 @@ def test_logs_of_sums_are_right_to_the_last_digits(count: int) -> None:
     for sign in (1.0, -1.0):
         off = np.abs(loops.add_logs(numbers, offsets, sign=sign) - sign * exact)
         assert np.all(off <= 2 * np.finfo(float).eps * size)
+    apart = np.repeat(numbers, 3)[::3], np.repeat(offsets, 3)[::3]
+    np.testing.assert_array_equal(loops.add_logs(*apart), loops.add_logs(numbers, offsets))
     least = np.log(np.finfo(float).tiny)
     np.testing.assert_allclose(loops.add_logs(np.array([0.0, 5e-324]), np.ones(2)), 1.0 + least, rtol=1e-15)
     assert np.isnan(loops.add_logs(np.array([np.nan]), np.zeros(1)))
@@ -139,6 +141,8 @@ def test_masses_are_added_up_in_the_log_domain(lines: int, count: int) -> None:
     nothing = np.full(count, -np.inf)
     np.testing.assert_array_equal(loops.log_mass([*numbers, nothing], np.append(offsets, 0.0), own), found)
     assert np.all(loops.log_mass([nothing, nothing], np.zeros(2), own) == -np.inf)
+    numbers[0, -1] = np.inf
+    assert loops.log_mass(list(numbers), offsets, own)[-1] == np.inf
     numbers[0, -1] = np.nan
     assert np.isnan(loops.log_mass(list(numbers), offsets, own)[-1])
 
@@ -156,6 +160,7 @@ def test_excess_and_largest_move() -> None:
     assert np.isnan(loops.excess(np.ones(2), np.array([0.0, np.nan])))
     assert loops.largest_move(x, x[::-1]) == np.abs(x - x[::-1]).max()
     assert loops.largest_move(np.empty(0), np.empty(0)) == 0.0
+    assert loops.largest_move(np.array([np.nan, 1.0]), np.zeros(2)) == 1.0
 
 
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)
@@ -166,7 +171,8 @@ def test_columns_are_laid_out_among_zeros(bounds: tuple[int, ...]) -> None:
     g, since = rng.normal(size=width), rng.normal(size=width)
     layout = Layout({k: slice(*ends) for k, ends in enumerate(pairwise(bounds))}, width)
     wanted = np.exp((g - since).astype(np.longdouble))
-    padded = layout.padded(g, since)
+    padded = layout.padded(g, since).copy()
+    np.testing.assert_array_equal(layout.padded(np.repeat(g, 2)[::2], np.repeat(since, 2)[::2]), padded)
     np.testing.assert_allclose(padded[:width], wanted.astype(float), rtol=6e-8)
     assert padded.size == -(-width // 16) * 16
     assert not padded[width:].any()

@@ -60,10 +60,10 @@ class _Room:
     """Where columns low to high - 1 of some parts stand, the first of each at a place of its own, among zeros."""
 
     def __init__(self, low: NDArray[np.int64], high: NDArray[np.int64], places: NDArray[np.int64], size: int) -> None:
-        self._given, self._out = (len(low), low, high, places), np.zeros(size, dtype=np.float32)
+        self._parts, self._out = (low, high, places), np.zeros(size, dtype=np.float32)
 
     def filled(self, potential: Floats, since: Floats) -> NDArray[np.float32]:
-        loops.call("scale", *self._given, potential, since, self._out)
+        loops.scale(potential, since, self._parts, self._out)
         return self._out
 
 

@@ -82,9 +82,13 @@ def _is_right(library: ctypes.CDLL) -> bool:
     )
     upper, lower = np.empty((2, 1, 2 * WORDS), dtype=np.uint32)
     whole = whole.astype(np.float32)
+    logs = np.empty(29)
+    library.add_logs(ctypes.c_ssize_t(29), _at(sums), _at(np.zeros(29)), ctypes.c_double(1.0), _at(logs))
+    unknown = library.excess(ctypes.c_ssize_t(1), _at(np.ones(1)), _at(np.array([np.nan])))
     library.absorb_split_single(*_size(single), _at(single), _at(shift), ctypes.c_float(-80.0), _at(upper), _at(lower))
     library.join(*_size(whole), _at(upper), _at(lower), _at(whole))
-    return np.allclose(plan, np.exp(exponent), rtol=1e-14, atol=0.0) and np.allclose(whole, np.exp(single), rtol=1e-6)
+    right = np.allclose(plan, np.exp(exponent), rtol=1e-14, atol=0.0) and np.allclose(whole, np.exp(single), rtol=1e-6)
+    return right and np.allclose(logs, exponent[:, 0], rtol=1e-13, atol=1e-13) and np.isnan(unknown)
 
 
 def absorb(exponent: Rows, shift: Rows, floor: float, out: Rows) -> None:
@@ -208,9 +212,9 @@ def take_off_noise(noise: Floats, out: Floats) -> None:
 
 
 def largest_move(here: Floats, there: Floats) -> float:
-    """max_m |here_m - there_m|."""
+    """max_m |here_m - there_m|; what is no number is passed over."""
     if compiled is None:
-        return float(np.abs(here - there).max(initial=0.0))
+        return float(np.fmax.reduce(np.abs(here - there), initial=0.0))
     lines = _line(here, here.size, np.dtype(np.float64)), _line(there, here.size, np.dtype(np.float64))
     return float(compiled.largest_move(ctypes.c_ssize_t(here.size), *map(_at, lines)))
 
@@ -220,13 +224,13 @@ def add_logs(numbers: Floats, offsets: Floats, *, sign: float = 1.0) -> Floats:
     if compiled is None:
         return np.asarray(sign * (offsets + np.log(np.maximum(numbers, np.finfo(np.float64).tiny))))
     out, kind = np.empty(numbers.size), np.dtype(np.float64)
-    lines = (_line(line, numbers.size, kind) for line in (numbers, offsets))
+    lines = _line(numbers, numbers.size, kind), _line(offsets, numbers.size, kind)
     compiled.add_logs(ctypes.c_ssize_t(numbers.size), *map(_at, lines), ctypes.c_double(sign), _at(out))
     return out
 
 
 def log_mass(lines: Sequence[Floats], offsets: Floats, own: Floats) -> Floats:
-    """own_m + log sum_k exp(lines_km + offset_k)."""
+    """own_m + log sum_k exp(lines_km + offset_k). Infinite, or no number, where a term is."""
     if compiled is None:
         moved = np.stack([line + offset for line, offset in zip(lines, offsets, strict=True)])
         return np.asarray(own + np.logaddexp.reduce(moved, axis=0))
@@ -236,6 +240,18 @@ def log_mass(lines: Sequence[Floats], offsets: Floats, own: Floats) -> Floats:
     given = _line(offsets, len(held), kind), _line(own, own.size, kind), out
     compiled.log_mass(ctypes.c_ssize_t(len(held)), ctypes.c_ssize_t(own.size), places, *map(_at, given))
     return out
+
+
+def scale(
+    potential: Floats,
+    since: Floats,
+    parts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    out: NDArray[np.float32],
+) -> None:
+    """out = exp(potential - since) for columns low to high - 1 of every part, the first at its place; ``parts`` are
+    lows, highs and places, which must be within the arrays. Compiled only."""
+    here, there = (_line(line, potential.size, np.dtype(np.float64)) for line in (potential, since))
+    call("scale", len(parts[0]), *parts, here, there, out)
 
 
 def excess(weights: Floats, x: Floats) -> float:

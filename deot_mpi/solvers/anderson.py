@@ -18,7 +18,7 @@ _RIDGE = 1e-10
 """Relative to the Gram matrix's trace: differences become parallel near the end, and float32 has noise."""
 _LONGEST_CORRECTION = 10.0
 """Nats: an extrapolation beyond this says more about the history than about the fixed point."""
-_TRUST, _LONGEST_STRETCH = 0.95, 1.0
+_TRUST, _LONGEST_STRETCH = 0.95, 4.0
 """What share of what a step leaves is undone at once. With all of it, two columns that share their rows would push each
 other to and fro for ever; 0.8 took a quarter more rounds. Nats: further away, a step is not the straight line that is
 stretched."""
@@ -69,7 +69,7 @@ class Anderson:
 
     def stretch(self, left: Floats) -> None:
         """A plain step leaves this part of a number's error, as long as the others have none: from now on residuals,
-        those of before too, are 1 / (1 - left) times as long, or nearly."""
+        those of before too, are 1 / (1 - left) times as long, or nearly, and four nats longer at most."""
         self._stretch = 1.0 / (1.0 - self._trust * np.clip(left, 0.0, 1.0))
         self._coefficients = None
 
@@ -108,7 +108,7 @@ class Anderson:
 
     def step(self, residual: Floats) -> Floats:
         """The plain step r, stretched, and corrected where coefficients are at hand."""
-        step = residual + np.clip(self._stretched(residual) - residual, -_LONGEST_STRETCH, _LONGEST_STRETCH)
+        step = self._stretched(residual)
         if self._coefficients is None or len(self._points) <= self._coefficients.size:
             return step
         changes = np.diff(np.array(self._points), axis=0) + np.diff(self._stretched(np.array(self._residuals)), axis=0)
@@ -116,4 +116,6 @@ class Anderson:
         return np.asarray(step - np.clip(correction, -_LONGEST_CORRECTION, _LONGEST_CORRECTION))
 
     def _stretched(self, residuals: Floats) -> Floats:
-        return residuals if self._stretch is None else residuals * self._stretch
+        if self._stretch is None:
+            return residuals
+        return residuals + np.clip(residuals * (self._stretch - 1.0), -_LONGEST_STRETCH, _LONGEST_STRETCH)

@@ -9,8 +9,8 @@ REACH = 50.0
 COOLING = 4.0
 """Every stage has an eps this many times smaller than the one before."""
 _EVERY = 3
-"""Rounds between two mixings. Mixing in every round took a tenth more rounds at eps = 0.01 of the median cost (N = M =
-2000, D = 50), and adds up over all agents three times as often."""
+"""Rounds between two mixings, but for the first two. Mixing in every round took a tenth more rounds at eps = 0.01 of
+the median cost (N = M = 2000, D = 50), and adds up over all agents three times as often."""
 
 
 def mixes_after(round_: int) -> bool:

@@ -35,14 +35,14 @@ _STAGE_ERROR, _STAGE_ROUNDS = 1e-3, 60
 """When a stage of eps-scaling has done its work (an error of 1e-2 made the last stage a third longer in trials)."""
 _PATIENCE, _NOISE, _LONG_PATIENCE = 90, 1e-4, 300
 """Rounds in which a small error, or any, must halve before float32 is held to be what keeps it from falling: its
-rounding, or columns that it does not reach."""
+rounding, or columns that it does not reach. Plain steps may take as long by themselves."""
 EARLY_ROUNDS = 8
 _HOPE = 2.0
 """All look at the error when it may be this many times tol or less: looking costs less than a round for nothing."""
 _FALLING = 0.9
 """An error that falls more slowly from tally to tally is not looked at in between."""
 _SETBACK = 2.0
-"""An error this many times the best one so far means that the mixing went wrong: back to the best, and plain steps."""
+"""An error this many times the best one so far means that mixing went wrong: back to the best, and shorter steps."""
 
 
 class Sinkhorn(Solver):
@@ -56,7 +56,8 @@ class Sinkhorn(Solver):
 
     Such a move leaves the part J_mm = sum_n pi_nm^2 / (a_n c_m) of a column's error, c_m its mass: what the rows that a
     column shares with nobody give back to it. Where a column has few rows in reach that is most of it, and these are
-    the errors that fall most slowly. So every third round the sources find J_mm, too; moves are -eps s_m/(1 - J_mm).
+    the errors that fall most slowly. So every third round the sources find J_mm, too, and moves are as many times as
+    long as that asks for, or nearly (``Anderson.stretch``).
 
     Where the potentials are many nats away, eps is first made larger and then lowered
     in steps of 4, each starting from the last one's potentials.
@@ -214,7 +215,9 @@ class Sinkhorn(Solver):
     def _stagnates(self, state: SolverState) -> bool:
         if state.total_error < 0.5 * state.halved_error:
             state.halved_error, state.halved_round = state.total_error, state.round
-        return state.round - state.halved_round > (_PATIENCE if state.total_error < _NOISE else _LONG_PATIENCE)
+        if state.total_error < _NOISE:
+            return state.round - state.halved_round > _PATIENCE
+        return self._accelerate and state.round - state.halved_round > _LONG_PATIENCE
 
     def _enter_stage(self, state: SolverState, temperature: float) -> None:
         state.temperature, state.stage_round, state.violation, state.tally = temperature, 0, None, None

@@ -51,7 +51,11 @@ def tally_rounds(job: Job, rounds: int) -> list[int]:
 
 def curved_rounds(job: Job, rounds: int) -> list[int]:
     """The rounds in which sources tell curvatures, too, in such a run."""
-    return [t for t in range(1, rounds + 1) if curves_in(t)] if job.solver == "sinkhorn" else []
+    return (
+        [t for t in range(1, rounds + 1) if curves_in(t)]
+        if job.solver == "sinkhorn" and job.options.acceleration == "full"
+        else []
+    )
 
 
 def tally_bytes(job: Job) -> int:

@@ -38,7 +38,7 @@ INLINE double exp_bounded(double x)
     return exp_double(709.0 < inside ? 709.0 : inside);
 }
 
-/* max |a - b| */
+/* max |a - b|; what is no number is passed over */
 FOR_EVERY_PROCESSOR
 double largest_move(ptrdiff_t count, const double *a, const double *b)
 {
@@ -78,7 +78,7 @@ void add_logs(ptrdiff_t count, const double *numbers, const double *offsets, dou
     }
 }
 
-/* out_m = own_m + log sum_k exp(lines_km + offset_k); -inf where all are. Columns go some at a time. */
+/* out_m = own_m + log sum_k exp(lines_km + offset_k); -inf where all are, inf where one is. Columns go some at a time. */
 enum { COLUMNS = 128 };
 
 FOR_EVERY_PROCESSOR
@@ -108,7 +108,8 @@ void log_mass(
 #pragma omp simd
         for (ptrdiff_t m = 0; m < many; m++) {
             double found = top[m] + log_double(sum[m]);
-            out[start + m] = own[start + m] + (top[m] == -DBL_MAX ? -(double)INFINITY + (sum[m] - sum[m]) : found);
+            found = top[m] == -DBL_MAX ? -(double)INFINITY + (sum[m] - sum[m]) : found;
+            out[start + m] = own[start + m] + (top[m] == (double)INFINITY ? top[m] : found);
         }
     }
 }
