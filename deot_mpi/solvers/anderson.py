@@ -18,10 +18,10 @@ _RIDGE = 1e-10
 """Relative to the Gram matrix's trace: differences become parallel near the end, and float32 has noise."""
 _LONGEST_CORRECTION = 10.0
 """Nats: an extrapolation beyond this says more about the history than about the fixed point."""
-_TRUST, _LONGEST_STRETCH = 0.95, 4.0
+_TRUST, _LONGEST_STRETCH, _FREE, _LONGEST_FLIGHT = 0.95, 1.0, 0.99, 8.0
 """What share of what a step leaves is undone at once. With all of it, two columns that share their rows would push each
 other to and fro for ever; 0.8 took a quarter more rounds. Nats: further away, a step is not the straight line that is
-stretched."""
+stretched; but a column that gets back all it gives has all that its rows have, and meets no others for a while."""
 _LESS_TRUST = 0.7
 
 
@@ -38,12 +38,14 @@ class Anderson:
         self._residuals: deque[Floats] = deque(maxlen=DEPTH + 1)
         self._coefficients: Floats | None = None
         self._stretch: Floats | None = None
+        self._longest = np.array([_LONGEST_STRETCH])
         self._trust = _TRUST
 
     def packed(self) -> dict[str, Floats]:
         """Everything it remembers, as arrays."""
         known = {"points": np.array(self._points), "residuals": np.array(self._residuals)} if self._points else {}
-        apart = {"coefficients": self._coefficients, "stretch": self._stretch, "trust": np.array([self._trust])}
+        apart = {"coefficients": self._coefficients, "stretch": self._stretch}
+        known |= {"trust": np.array([self._trust]), "longest": self._longest}
         return known | {name: array for name, array in apart.items() if array is not None}
 
     @classmethod
@@ -52,7 +54,7 @@ class Anderson:
         mixer._points.extend(arrays.get("points", ()))
         mixer._residuals.extend(arrays.get("residuals", ()))
         mixer._coefficients, mixer._stretch = arrays.get("coefficients"), arrays.get("stretch")
-        mixer._trust = float(arrays["trust"][0]) if "trust" in arrays else _TRUST
+        mixer._trust, mixer._longest = float(arrays["trust"][0]), arrays["longest"]
         return mixer
 
     def forget(self) -> None:
@@ -69,8 +71,9 @@ class Anderson:
 
     def stretch(self, left: Floats) -> None:
         """A plain step leaves this part of a number's error, as long as the others have none: from now on residuals,
-        those of before too, are 1 / (1 - left) times as long, or nearly, and four nats longer at most."""
+        those of before too, are 1 / (1 - left) times as long, or nearly: by a nat at most, eight where all is left."""
         self._stretch = 1.0 / (1.0 - self._trust * np.clip(left, 0.0, 1.0))
+        self._longest = np.where(left > _FREE, _LONGEST_FLIGHT, _LONGEST_STRETCH)
         self._coefficients = None
 
     def remember(self, point: Floats, residual: Floats) -> None:
@@ -118,4 +121,4 @@ class Anderson:
     def _stretched(self, residuals: Floats) -> Floats:
         if self._stretch is None:
             return residuals
-        return residuals + np.clip(residuals * (self._stretch - 1.0), -_LONGEST_STRETCH, _LONGEST_STRETCH)
+        return residuals + np.clip(residuals * (self._stretch - 1.0), -self._longest, self._longest)
