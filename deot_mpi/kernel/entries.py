@@ -39,7 +39,6 @@ class Layout:
         self._windows = _Room(low, high, self.at[:-1] + low - self.first * BLOCK, int(self.at[-1]))
         whole = np.array([0]), np.array([width]), np.array([0])
         self._padded = _Room(*whole, self.blocks * BLOCK)
-        """Zeros, but where columns are."""
 
     def padded(self, potential: Floats, since: Floats) -> NDArray[np.float32]:
         """exp(potential - since) for all columns, with zeros up to the end of the last block. Lent, until the next."""

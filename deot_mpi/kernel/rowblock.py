@@ -130,8 +130,10 @@ class RowBlock(Rows):
         entries = self._entries
         if entries is None or self._reference is None or self._drifted(potential, columns):
             return  # not possible before all are there; ``sweep`` does it then
-        since = self._reference[columns]
-        scaled = self._layout.window(place, potential, since) if self._in_halves else self._scaled(potential, columns)
+        if self._in_halves:
+            scaled: NDArray[np.floating] = self._layout.window(place, potential, self._reference[columns])
+        else:
+            scaled = self._scaled(potential, columns)
 
         def sums(chunks: list[slice]) -> None:
             for rows in chunks:
@@ -277,8 +279,8 @@ class RowBlock(Rows):
         assert self._reference is not None
         if not self._in_halves:
             return self._scaled(potential, slice(None))
-        layout = self._layout
-        return (layout.padded if both else layout.windows)(potential, self._reference)
+        lay_out = self._layout.padded if both else self._layout.windows
+        return lay_out(potential, self._reference)
 
     def plan_sum(self, own: Floats, potential: Floats, work: Callable[[slice, NDArray[np.floating]], Floats]) -> Floats:
         """sum over chunks of work(rows, P), P_nm = exp(f_n + log K_nm + g_m + log w_m): the plan over a_n.

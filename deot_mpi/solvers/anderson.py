@@ -23,6 +23,7 @@ _TRUST, _LONGEST_STRETCH, _FREE, _LONGEST_FLIGHT = 0.95, 1.0, 0.99, 8.0
 other to and fro for ever; 0.8 took a quarter more rounds. Nats: further away, a step is not the straight line that is
 stretched; but a column that gets back all it gives has all that its rows have, and meets no others for a while."""
 _LESS_TRUST = 0.7
+"""What is left of the trust after a setback: after some, steps are nearly plain ones, which always converge."""
 
 
 class Anderson:

@@ -165,7 +165,7 @@ def fuzz(count: int, seed: int, kinds: Sequence[str] | None = None) -> list[Fuzz
                 outcome = "taken"
             except (DeotError, MessageError):
                 outcome = "refused"
-            except BaseException:
+            except (Exception, SystemExit):  # a program that leaves is wrong, too; who interrupts this one is not
                 outcome = f"input {number}: {traceback.format_exc()}"
             found.append(Fuzzed(kind, outcome))
     return found
