@@ -223,8 +223,11 @@ def test_two_halves_are_the_entry_and_the_upper_one_is_near_it(given: type, widt
 
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)
 @pytest.mark.parametrize(("rows", "width", "inner"), [(1, 1, 1), (6, 16, 3), (29, 47, 52), (7, 333, 258), (5, 9000, 4)])
-def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, inner: int) -> None:
+def test_entries_from_factors_are_those_of_their_product(
+    rows: int, width: int, inner: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against NumPy in float64; rows whose number is no multiple of six, and so many columns that few rows go at once.
+    With the processor's widest registers and without, the bits are the same.
     An exponent is off by what its terms lose when they are added up in float32, an entry by as much of itself."""
     rng = np.random.default_rng(inner)
     left, right = (rng.normal(size=(many, inner)) for many in (rows, width))
@@ -251,6 +254,9 @@ def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, 
     np.testing.assert_array_equal(again, found)
     lower_by_two, _ = entries(tops + np.float32(2.0))
     assert np.all(lower_by_two <= found)
+    monkeypatch.setattr(loops, "wide", False)
+    for one, other in zip(entries(None), (found, tops), strict=True):
+        np.testing.assert_array_equal(one, other)
     with pytest.raises(ValueError, match="do not make"):
         loops.product_arguments(left, packed, column, None, -80.0, *np.empty((2, rows + 1, 8), np.uint32))
     with pytest.raises(ValueError, match="are needed"):

@@ -27,12 +27,12 @@ BLOCK, WORDS = 16, 8
 _AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 12, 2, 1 << 17
 """Rows that ``absorb_product`` takes together, how many times as many it makes at most before it goes on with them, and
 how many numbers these should have, for a near cache."""
-_VERSION = 5
+_VERSION = 6
 """Of what the passes take, as ``passes/plain.c`` has it: with other arguments, it is another one."""
 _PASSES = (
-    "version", "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single", "absorb_split_rounded",
-    "join", "absorb_product", "sweep_product", "upper_sums", "sweep_upper", "sweep_both", "pack", "plan_rows",
-    "look_up", "take_off_noise", "largest_move", "scale", "add_logs", "log_mass", "excess",
+    "version", "has_wide_registers", "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single",
+    "absorb_split_rounded", "join", "absorb_product", "sweep_product", "upper_sums", "sweep_upper", "sweep_both",
+    "pack", "plan_rows", "look_up", "take_off_noise", "largest_move", "scale", "add_logs", "log_mass", "excess",
 )  # fmt: skip
 
 _ABSORB = {
@@ -167,8 +167,8 @@ def product_arguments(
     together = max(1, min(_MOST_AT_ONCE, _SCRATCH // (_AT_ONCE * padded.size))) * _AT_ONCE
     turned, scratch = np.empty(together * inner, dtype=np.float32), np.empty((together, padded.size), dtype=np.float32)
     left, right = (np.ascontiguousarray(side, dtype=np.float32) for side in (left, right))
-    floor_ = ctypes.c_float(floor)
-    return (inner, left, right, padded, int(find), tops, floor_, together, turned, scratch, upper, lower), tops
+    given = (inner, left, right, padded, int(find), tops, ctypes.c_float(floor), together, int(wide))
+    return (*given, turned, scratch, upper, lower), tops
 
 
 def plan_rows(exponent: Floats) -> tuple[Floats, Floats]:
@@ -302,3 +302,5 @@ def _double(array: NDArray[np.generic]) -> np.dtype[Any]:
 
 
 compiled = _library()
+wide = compiled is not None and bool(compiled.has_wide_registers())
+"""Whether products take registers of sixteen numbers: the same bits, sooner."""

@@ -3,7 +3,7 @@
 
 /* Entries from factors of short rows: exponent_nm = column_m + sum_k left_nk right_mk, in two halves. `right` is packed:
  * for every block of 16 of its rows, the first number of each, the second of each, and so on, with zeros after the last
- * row; `column` has zeros there, too. Some rows at a time (`together`, a multiple of ROWS_AT_ONCE) are made in
+ * row; `column` has zeros there, too. Some rows at a time (`together`, a multiple of 2 ROWS_AT_ONCE) are made in
  * `scratch`, which stays in a near cache until their entries are there and have been added up: six of them times a block
  * in registers. `tops` has what is taken off each row or, with `find`, gets the row's largest exponent. */
 enum { ROWS_AT_ONCE = 6, MOST_TOGETHER = 24, PANELS_AT_ONCE = 16 };
@@ -13,7 +13,7 @@ typedef struct {
     const float *left, *right, *column;
     ptrdiff_t find;
     float *tops, floor_;
-    ptrdiff_t together;
+    ptrdiff_t together, wide;
     float *turned, *scratch;
 } factors;
 
@@ -41,6 +41,46 @@ INLINE void panel_product(
         *(eight *)(out + n * stride + 8) = high[n];
     }
 }
+
+/* Registers of sixteen numbers, and 32 of them: twice as many rows times a block, at twice the speed. The same bits,
+ * since every number is the same sum in the same order. */
+#if defined(__x86_64__) && defined(__GNUC__)
+typedef float sixteen __attribute__((vector_size(64), aligned(4), may_alias));
+
+ptrdiff_t has_wide_registers(void) { return __builtin_cpu_supports("avx512f") != 0; }
+
+__attribute__((target("avx512f"))) static void wide_panel_product(
+    ptrdiff_t inner, const float *left, const float *panel, const float *column, float *out, ptrdiff_t stride)
+{
+    const float *next = left + ROWS_AT_ONCE * inner;
+    sixteen first[ROWS_AT_ONCE], second[ROWS_AT_ONCE];
+#pragma GCC unroll 6
+    for (int n = 0; n < ROWS_AT_ONCE; n++)
+        first[n] = second[n] = *(const sixteen *)column;
+    for (ptrdiff_t k = 0; k < inner; k++) {
+        sixteen y = *(const sixteen *)(panel + BLOCK * k);
+#pragma GCC unroll 6
+        for (int n = 0; n < ROWS_AT_ONCE; n++) {
+            first[n] += left[k * ROWS_AT_ONCE + n] * y;
+            second[n] += next[k * ROWS_AT_ONCE + n] * y;
+        }
+    }
+#pragma GCC unroll 6
+    for (int n = 0; n < ROWS_AT_ONCE; n++) {
+        *(sixteen *)(out + n * stride) = first[n];
+        *(sixteen *)(out + (ROWS_AT_ONCE + n) * stride) = second[n];
+    }
+}
+#else
+ptrdiff_t has_wide_registers(void) { return 0; }
+
+INLINE void wide_panel_product(
+    ptrdiff_t inner, const float *left, const float *panel, const float *column, float *out, ptrdiff_t stride)
+{
+    panel_product(inner, left, panel, column, out, stride);
+    panel_product(inner, left + ROWS_AT_ONCE * inner, panel, column, out + ROWS_AT_ONCE * stride, stride);
+}
+#endif
 
 INLINE float largest(ptrdiff_t width, const float *row)
 {
@@ -107,11 +147,15 @@ INLINE void make_exponents(const factors *f, ptrdiff_t blocks, ptrdiff_t start, 
                 n < many ? f->left[(start + n) * inner + k] : 0.0f;
     for (ptrdiff_t first = 0; first < blocks; first += PANELS_AT_ONCE) {
         ptrdiff_t last = first + PANELS_AT_ONCE < blocks ? first + PANELS_AT_ONCE : blocks;
-        for (ptrdiff_t n = 0; n < many; n += ROWS_AT_ONCE)
-            for (ptrdiff_t c = first; c < last; c++)
-                panel_product(
-                    inner, f->turned + n * inner, f->right + c * BLOCK * inner, f->column + c * BLOCK,
-                    f->scratch + n * stride + c * BLOCK, stride);
+        for (ptrdiff_t n = 0; n < many; n += f->wide ? 2 * ROWS_AT_ONCE : ROWS_AT_ONCE)
+            for (ptrdiff_t c = first; c < last; c++) {
+                const float *left = f->turned + n * inner, *panel = f->right + c * BLOCK * inner;
+                float *out = f->scratch + n * stride + c * BLOCK;
+                if (f->wide)
+                    wide_panel_product(inner, left, panel, f->column + c * BLOCK, out, stride);
+                else
+                    panel_product(inner, left, panel, f->column + c * BLOCK, out, stride);
+            }
     }
 }
 
@@ -139,10 +183,10 @@ void make_rows(
 
 void absorb_product(
     ptrdiff_t rows, ptrdiff_t width, ptrdiff_t inner, const float *left, const float *right, const float *column,
-    ptrdiff_t find, float *tops, float floor_, ptrdiff_t together, float *turned, float *scratch, uint32_t *upper,
-    uint32_t *lower)
+    ptrdiff_t find, float *tops, float floor_, ptrdiff_t together, ptrdiff_t wide, float *turned, float *scratch,
+    uint32_t *upper, uint32_t *lower)
 {
-    factors f = {inner, left, right, column, find, tops, floor_, together, turned, scratch};
+    factors f = {inner, left, right, column, find, tops, floor_, together, wide, turned, scratch};
     ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
     for (ptrdiff_t n = 0; n < rows; n += together)
         make_rows(
@@ -210,10 +254,10 @@ FOR_EVERY_PROCESSOR
 void sweep_product(
     ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, ptrdiff_t inner, const float *left,
     const float *right, const float *columns, ptrdiff_t find, float *tops, float floor_, ptrdiff_t together,
-    float *turned, float *scratch, uint32_t *upper, uint32_t *lower, const float *scaled, double *lift,
+    ptrdiff_t wide, float *turned, float *scratch, uint32_t *upper, uint32_t *lower, const float *scaled, double *lift,
     const double *shares, double *scale, float *column, float *column_upper, double *span, double *total)
 {
-    factors f = {inner, left, right, columns, find, tops, floor_, together, turned, scratch};
+    factors f = {inner, left, right, columns, find, tops, floor_, together, wide, turned, scratch};
     ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
     for (ptrdiff_t s = 0; s < spans; s++) {
         ptrdiff_t n = bounds[s];
