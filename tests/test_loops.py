@@ -299,3 +299,11 @@ def test_both_ways_sweep_alike(monkeypatch: pytest.MonkeyPatch, precision: str, 
         )  # fmt: skip
         found.append(np.concatenate(block.sweep(g)))
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=10 * tolerance)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 5), (24, 4000)])
+def test_room_begins_with_a_line_of_the_cache(shape: tuple[int, ...]) -> None:
+    for _ in range(5):  # wherever the system has some
+        numbers = loops.room(shape)
+        assert numbers.shape == shape
+        assert numbers.ctypes.data % loops.CACHE_LINE == 0

@@ -59,7 +59,8 @@ class _Room:
     """Where columns low to high - 1 of some parts stand, the first of each at a place of its own, among zeros."""
 
     def __init__(self, low: NDArray[np.int64], high: NDArray[np.int64], places: NDArray[np.int64], size: int) -> None:
-        self._parts, self._out = (low, high, places), np.zeros(size, dtype=np.float32)
+        self._parts, self._out = (low, high, places), loops.room((size,))
+        self._out[:] = 0.0
 
     def filled(self, potential: Floats, since: Floats) -> NDArray[np.float32]:
         loops.scale(potential, since, self._parts, self._out)

@@ -156,7 +156,7 @@ class Halves:
         bounds = np.array([*(span.start for span in spans), rows.stop], dtype=np.int64) - rows.start
         lines = 2 if sweep.both or sweep.curved else 1
         sums = _Sums(
-            columns=np.empty((2, layout.blocks * BLOCK), dtype=np.float32),
+            columns=loops.room((2, layout.blocks * BLOCK)),
             span=np.empty((lines, layout.width)),
             total=np.zeros((lines, layout.width)),
         )

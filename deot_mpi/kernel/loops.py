@@ -9,6 +9,7 @@ their bits differ.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -24,6 +25,8 @@ Rows = NDArray[np.floating]
 
 BLOCK, WORDS = 16, 8
 """Columns that ``passes/halves.h`` takes together, and words that hold one half of their entries."""
+CACHE_LINE = 64
+"""Bytes."""
 _AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 12, 2, 1 << 17
 """Rows that ``absorb_product`` takes together, how many times as many it makes at most before it goes on with them, and
 how many numbers these should have, for a near cache."""
@@ -91,6 +94,15 @@ def _is_right(library: ctypes.CDLL) -> bool:
     return right and np.allclose(logs, exponent[:, 0], rtol=1e-13, atol=1e-13) and np.isnan(unknown)
 
 
+def room(shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """For numbers that passes go over often. It begins with a line of the cache: registers that hold a whole line would
+    otherwise touch two for each they read or write, which made the first sweep a fifth longer."""
+    nbytes = 4 * math.prod(shape)
+    whole = np.empty(nbytes + CACHE_LINE, dtype=np.uint8)
+    start = -whole.ctypes.data % CACHE_LINE
+    return whole[start : start + nbytes].view(np.float32).reshape(shape)
+
+
 def absorb(exponent: Rows, shift: Rows, floor: float, out: Rows) -> None:
     """out_nm = exp(max(exponent_nm - shift_n, floor)), with a floor that the type of ``out`` can take the exp of.
 
@@ -139,7 +151,7 @@ def packed(right: Floats) -> NDArray[np.float32]:
     (rows, inner), number = right.shape, _double(right).itemsize
     if right.strides[1] != number or right.strides[0] % number:
         right = np.ascontiguousarray(right)
-    out = np.empty((-(-rows // BLOCK), inner, BLOCK), dtype=np.float32)
+    out = room((-(-rows // BLOCK), inner, BLOCK))
     call("pack", rows, inner, right.strides[0] // number, right, out)
     return out
 
@@ -162,10 +174,10 @@ def product_arguments(
         raise ValueError(f"factors of {left.shape} and packed {right.shape} do not make {rows} rows of {width} entries")
     find = tops is None
     tops = np.empty(rows, dtype=np.float32) if tops is None else _line(tops, rows, np.dtype(np.float32))
-    padded = np.zeros(blocks * BLOCK, dtype=np.float32)
-    padded[:width] = column
+    padded = room((blocks * BLOCK,))
+    padded[:width], padded[width:] = column, 0.0
     together = max(1, min(_MOST_AT_ONCE, _SCRATCH // (_AT_ONCE * padded.size))) * _AT_ONCE
-    turned, scratch = np.empty(together * inner, dtype=np.float32), np.empty((together, padded.size), dtype=np.float32)
+    turned, scratch = room((together * inner,)), room((together, padded.size))
     left, right = (np.ascontiguousarray(side, dtype=np.float32) for side in (left, right))
     given = (inner, left, right, padded, int(find), tops, ctypes.c_float(floor), together, int(wide))
     return (*given, turned, scratch, upper, lower), tops
