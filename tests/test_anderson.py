@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from deot_mpi.kernel import loops
 from deot_mpi.solvers.anderson import DEPTH, PRODUCTS, Anderson
 
 
@@ -120,3 +122,32 @@ def test_columns_that_share_their_rows_do_not_push_each_other_to_and_fro() -> No
         mixer.stretch(np.full(2, 0.5))
         g = g + mixer.step(residual)
     assert np.abs(g - g.mean()).max() < 1e-10
+
+
+@pytest.mark.skipif(loops.compiled is None, reason="no compiled passes here")
+@pytest.mark.parametrize("lines", [2, 3, DEPTH + 1])
+@pytest.mark.parametrize("size", [1, 63, 200])
+@pytest.mark.parametrize("with_stretch", [False, True])
+def test_compiled_mixing_is_that_of_numpy(
+    lines: int, size: int, with_stretch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To rounding: sums of ``size`` products, and of ``lines`` corrections, each of terms below ten."""
+    rng = np.random.default_rng(lines + size)
+    points, residuals = rng.normal(size=(lines, size)), rng.normal(size=(lines, size))
+    stretch = 1.0 + 5.0 * rng.random(size) if with_stretch else None
+    longest = np.where(rng.random(size) < 0.5, 1.0, 8.0) if with_stretch else np.ones(1)
+    weights, coefficients = rng.dirichlet(np.ones(size)), 5.0 * rng.normal(size=lines - 1)
+
+    def found() -> tuple[np.ndarray, ...]:
+        gram, last = loops.mixing_products(list(residuals), stretch, longest, weights)
+        step = loops.mixing_step(list(points), list(residuals), stretch, longest, coefficients, 10.0, residuals[-1])
+        return np.triu(gram), last, step
+
+    compiled = found()
+    monkeypatch.setattr(loops, "compiled", None)
+    for one, other in zip(compiled, found(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-12)
+    bounded = loops.stretched(residuals[-1], stretch, longest) - compiled[2]
+    assert np.abs(bounded).max() <= 10.0 + 1e-12
+    with pytest.raises(ValueError, match="the most"):
+        loops.mixing_products([weights] * 17, None, longest, weights)

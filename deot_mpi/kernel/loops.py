@@ -30,12 +30,15 @@ CACHE_LINE = 64
 _AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 12, 2, 1 << 17
 """Rows that ``absorb_product`` takes together, how many times as many it makes at most before it goes on with them, and
 how many numbers these should have, for a near cache."""
-_VERSION = 6
+_MOST_LINES = 16
+"""That ``passes/mixing.c`` takes."""
+_VERSION = 7
 """Of what the passes take, as ``passes/plain.c`` has it: with other arguments, it is another one."""
 _PASSES = (
     "version", "has_wide_registers", "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single",
     "absorb_split_rounded", "join", "absorb_product", "sweep_product", "upper_sums", "sweep_upper", "sweep_both",
     "pack", "plan_rows", "look_up", "take_off_noise", "largest_move", "scale", "add_logs", "log_mass", "excess",
+    "mixing_products", "mixing_step",
 )  # fmt: skip
 
 _ABSORB = {
@@ -246,11 +249,10 @@ def log_mass(lines: Sequence[Floats], offsets: Floats, own: Floats) -> Floats:
     if compiled is None:
         moved = np.stack([line + offset for line, offset in zip(lines, offsets, strict=True)])
         return np.asarray(own + np.logaddexp.reduce(moved, axis=0))
-    out, kind = np.empty(own.size), np.dtype(np.float64)
-    held = [_line(line, own.size, kind) for line in lines]
-    places = (ctypes.c_void_p * len(held))(*(line.ctypes.data for line in held))
-    given = _line(offsets, len(held), kind), _line(own, own.size, kind), out
-    compiled.log_mass(ctypes.c_ssize_t(len(held)), ctypes.c_ssize_t(own.size), places, *map(_at, given))
+    out, kind, held = np.empty(own.size), np.dtype(np.float64), _Lines(lines, own.size)
+    call(
+        "log_mass", len(lines), own.size, held.places, _line(offsets, len(lines), kind), _line(own, own.size, kind), out
+    )
     return out
 
 
@@ -274,7 +276,72 @@ def excess(weights: Floats, x: Floats) -> float:
     return float(compiled.excess(ctypes.c_ssize_t(x.size), *map(_at, lines)))
 
 
-def call(name: str, *given: int | NDArray[Any] | ctypes._SimpleCData[Any] | None) -> None:
+def mixing_products(
+    residuals: Sequence[Floats], stretch: Floats | None, longest: Floats, weights: Floats
+) -> tuple[Floats, Floats]:
+    """sum_m weight_m d_km d_lm, for l >= k at least, and sum_m weight_m d_km r_m: d the differences of residuals, one
+    after the other, r the last of them, all ``stretched``."""
+    steps, size = len(residuals) - 1, weights.size
+    if len(residuals) > _MOST_LINES:
+        raise ValueError(f"{len(residuals)} residuals where {_MOST_LINES} are the most")
+    if compiled is None:
+        lines = stretched(np.array(residuals), stretch, longest)
+        changes = np.diff(lines, axis=0)
+        return (changes * weights) @ changes.T, (changes * weights) @ lines[-1]
+    gram, last, held = np.zeros((steps, steps)), np.zeros(steps), _Lines(residuals, size)
+    given = _line(weights, size, np.dtype(np.float64)), gram, last
+    call("mixing_products", len(residuals), size, held.places, *_stretch_lines(stretch, longest, size), *given)
+    return gram, last
+
+
+def mixing_step(
+    points: Sequence[Floats],
+    residuals: Sequence[Floats],
+    stretch: Floats | None,
+    longest: Floats,
+    coefficients: Floats,
+    limit: float,
+    residual: Floats,
+) -> Floats:
+    """r - sum_k c_k (dp_k + dr_k), with p the points and r the residuals, ``stretched``, d their differences; what is
+    taken off is ``limit`` at most."""
+    if compiled is None:
+        changes = np.diff(np.array(points), axis=0) + np.diff(stretched(np.array(residuals), stretch, longest), axis=0)
+        return np.asarray(stretched(residual, stretch, longest) - np.clip(coefficients @ changes, -limit, limit))
+    size, kind, out = residual.size, np.dtype(np.float64), np.empty(residual.size)
+    held, moved = _Lines(points, size), _Lines(residuals, size)
+    parts = _line(coefficients, len(points) - 1, kind)
+    call(
+        "mixing_step", len(points), size, held.places, moved.places, *_stretch_lines(stretch, longest, size),
+        parts, ctypes.c_double(limit), _line(residual, size, kind), out,
+    )  # fmt: skip
+    return out
+
+
+def stretched(residuals: Floats, stretch: Floats | None, longest: Floats) -> Floats:
+    """Residuals, as many times as long, by no more than ``longest``."""
+    if stretch is None:
+        return residuals
+    return residuals + np.clip(residuals * (stretch - 1.0), -longest, longest)
+
+
+def _stretch_lines(stretch: Floats | None, longest: Floats, size: int) -> tuple[Rows | None, Rows | None]:
+    if stretch is None:
+        return None, None
+    return _line(stretch, size, np.dtype(np.float64)), _line(longest, size, np.dtype(np.float64))
+
+
+class _Lines:
+    """Where lines of as many numbers are. Keeps them as C reads them until it has."""
+
+    def __init__(self, lines: Sequence[Floats], length: int) -> None:
+        self.held = [_line(line, length, np.dtype(np.float64)) for line in lines]
+        self.places = (ctypes.c_void_p * len(lines))(*(line.ctypes.data for line in self.held))
+
+
+def call(
+    name: str, *given: int | NDArray[Any] | ctypes._SimpleCData[Any] | ctypes.Array[ctypes.c_void_p] | None
+) -> None:
     """A compiled pass, with sizes and arrays as they come. It takes arrays to be as ``passes`` say, of the right
     types and without gaps within a row: callers see to that."""
     assert compiled is not None

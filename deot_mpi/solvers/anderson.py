@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from deot_mpi.data.samples import Floats
+from deot_mpi.kernel import loops
 
 DEPTH = 10
 """Differences kept. 5 took a fifth more rounds in trials, 20 and 40 no fewer than 10."""
@@ -88,13 +89,11 @@ class Anderson:
         count = len(self._residuals) - 1
         if count < 1:
             return flat
-        residuals = self._stretched(np.array(self._residuals))
-        differences = np.diff(residuals, axis=0)
-        weighted = differences * weights
         gram = np.zeros((DEPTH, DEPTH))
-        gram[:count, :count] = weighted @ differences.T
+        gram[:count, :count], flat[-DEPTH : count - DEPTH or None] = loops.mixing_products(
+            list(self._residuals), self._stretch, self._longest, weights
+        )
         flat[:-DEPTH] = gram[_UPPER_TRIANGLE]
-        flat[-DEPTH : count - DEPTH or None] = weighted @ residuals[-1]
         return flat
 
     def solve(self, products: Floats) -> None:
@@ -112,14 +111,10 @@ class Anderson:
 
     def step(self, residual: Floats) -> Floats:
         """The plain step r, stretched, and corrected where coefficients are at hand."""
-        step = self._stretched(residual)
         if self._coefficients is None or len(self._points) <= self._coefficients.size:
-            return step
-        changes = np.diff(np.array(self._points), axis=0) + np.diff(self._stretched(np.array(self._residuals)), axis=0)
-        correction = self._coefficients @ changes[-self._coefficients.size :]
-        return np.asarray(step - np.clip(correction, -_LONGEST_CORRECTION, _LONGEST_CORRECTION))
-
-    def _stretched(self, residuals: Floats) -> Floats:
-        if self._stretch is None:
-            return residuals
-        return residuals + np.clip(residuals * (self._stretch - 1.0), -self._longest, self._longest)
+            return loops.stretched(residual, self._stretch, self._longest)
+        last = slice(-self._coefficients.size - 1, None)
+        return loops.mixing_step(
+            list(self._points)[last], list(self._residuals)[last], self._stretch, self._longest, self._coefficients,
+            _LONGEST_CORRECTION, residual,
+        )  # fmt: skip
