@@ -15,8 +15,8 @@ from deot_mpi.data.scaling import scaled
 from deot_mpi.errors import InputError
 
 DIGITS, PACS, OWN = "digits", "pacs", "own"
-SCALINGS = {DIGITS: "hellinger", PACS: "unit"}
-"""Pixels are intensities; of features behind a network the direction counts."""
+SCALINGS = {DIGITS: "hellinger", PACS: "hellinger"}
+"""Pixels are intensities, and so are these features of a network: means of what is never below 0."""
 
 
 SEEDS = {DIGITS: 3, PACS: 2, OWN: 3}
