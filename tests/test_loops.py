@@ -223,11 +223,8 @@ def test_two_halves_are_the_entry_and_the_upper_one_is_near_it(given: type, widt
 
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)
 @pytest.mark.parametrize(("rows", "width", "inner"), [(1, 1, 1), (6, 16, 3), (29, 47, 52), (7, 333, 258), (5, 9000, 4)])
-def test_entries_from_factors_are_those_of_their_product(
-    rows: int, width: int, inner: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, inner: int) -> None:
     """Against NumPy in float64; rows whose number is no multiple of six, and so many columns that few rows go at once.
-    With the processor's widest registers and without, the bits are the same.
     An exponent is off by what its terms lose when they are added up in float32, an entry by as much of itself."""
     rng = np.random.default_rng(inner)
     left, right = (rng.normal(size=(many, inner)) for many in (rows, width))
@@ -254,15 +251,32 @@ def test_entries_from_factors_are_those_of_their_product(
     np.testing.assert_array_equal(again, found)
     lower_by_two, _ = entries(tops + np.float32(2.0))
     assert np.all(lower_by_two <= found)
-    monkeypatch.setattr(loops, "wide", False)
-    for one, other in zip(entries(None), (found, tops), strict=True):
-        np.testing.assert_array_equal(one, other)
     with pytest.raises(ValueError, match="do not make"):
         loops.product_arguments(left, packed, column, None, -80.0, *np.empty((2, rows + 1, 8), np.uint32))
     with pytest.raises(ValueError, match="are needed"):
         entries(np.zeros(rows + 1, dtype=np.float32))
     np.testing.assert_array_equal(loops.packed(np.asfortranarray(right)), packed)
     np.testing.assert_array_equal(loops.packed(np.repeat(right, 2, axis=1)[:, ::2]), packed)
+
+
+@pytest.mark.skipif(
+    not loops.wide, reason="this processor, or what the passes were compiled with, has no registers of sixteen numbers"
+)
+@pytest.mark.parametrize("_way", ["compiled"], indirect=True)
+@pytest.mark.parametrize(("rows", "width", "inner"), [(1, 1, 1), (12, 32, 3), (29, 47, 52), (31, 333, 258)])
+def test_wide_registers_give_the_same_bits(rows: int, width: int, inner: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a whole sweep over entries that are made on the way."""
+    rng = np.random.default_rng(rows)
+    x, y, g = rng.normal(size=(rows, inner)), rng.normal(size=(width, inner)), rng.normal(size=width)
+    found = []
+    for wide in (True, False):
+        monkeypatch.setattr(loops, "wide", wide)
+        block = RowBlock(
+            distance_pairs(x, y, 0.5 * inner), np.full(width, -np.log(width)), {0: slice(None)},
+            np.full(rows, 1 / rows), 1.0, precision="float32",
+        )  # fmt: skip
+        found.append(np.concatenate(block.sweep(g)))
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)

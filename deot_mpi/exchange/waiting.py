@@ -15,9 +15,10 @@ from deot_mpi.errors import AgentLostError, ExchangeTimeoutError
 from deot_mpi.exchange.losses import lost, understood_failure
 
 _INSTANT_POLLS, _EAGER_POLLS = 2, 2000
-"""Polls that keep the core, because MPI may need more than one to see what is already there, and polls that only yield
-it. Who naps is woken late where others compute: with 60 polls before naps, solves of 36 ms (4 ranks on two cores) took
-8 % longer in the median and a third longer in their slowest quarter, and 16 ranks (N = 8000) a quarter longer."""
+"""Polls that keep the core, because MPI may need more than one to see what is already there; until there have been so
+many in all, polls yield it, then come naps. Who naps is woken late where others compute: with 60 polls before naps,
+solves of 36 ms (4 ranks on two cores) took 8 % longer in the median and a third longer in their slowest quarter, and 16
+ranks (N = 8000) a quarter longer. Counted and not timed, since a yield takes long just where others want the core."""
 _NAP_SECONDS = 50e-6
 _LONGEST_NAP_SECONDS = 2e-3
 _NAP_SHARE = 0.025

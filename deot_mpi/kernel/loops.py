@@ -1,4 +1,5 @@
-"""The innermost passes over a chunk of the kernel: bits to exponents to entries, compiled where that was possible.
+"""The innermost passes over a chunk of the kernel, from bits to exponents to entries to sums, and over potentials;
+compiled where that was possible.
 
 The library ``_loops`` is built from ``passes`` when the package is installed, if there is a C compiler that can;
 elsewhere NumPy does the same in several passes, two to eight times slower. Both are right to the last digit or two;
@@ -50,7 +51,7 @@ _ABSORB = {
 
 
 def _library() -> ctypes.CDLL | None:
-    """The compiled passes, if they were built, can be loaded and are right."""
+    """The compiled passes, if they were built, can be loaded and seem right."""
     if os.environ.get("DEOT_LOOPS") == "numpy":
         return None
     for suffix in EXTENSION_SUFFIXES:
@@ -279,8 +280,8 @@ def excess(weights: Floats, x: Floats) -> float:
 def mixing_products(
     residuals: Sequence[Floats], stretch: Floats | None, longest: Floats, weights: Floats
 ) -> tuple[Floats, Floats]:
-    """sum_m weight_m d_km d_lm, for l >= k at least, and sum_m weight_m d_km r_m: d the differences of residuals, one
-    after the other, r the last of them, all ``stretched``."""
+    """sum_m weight_m d_km d_lm, for l >= k at least, and sum_m weight_m d_km r_m: r the last residual, d_k the k-th
+    one's difference from the next, all ``stretched``."""
     steps, size = len(residuals) - 1, weights.size
     if len(residuals) > _MOST_LINES:
         raise ValueError(f"{len(residuals)} residuals where {_MOST_LINES} are the most")
@@ -305,6 +306,8 @@ def mixing_step(
 ) -> Floats:
     """r - sum_k c_k (dp_k + dr_k), with p the points and r the residuals, ``stretched``, d their differences; what is
     taken off is ``limit`` at most."""
+    if len(residuals) != len(points):
+        raise ValueError(f"{len(residuals)} residuals and {len(points)} points")
     if compiled is None:
         changes = np.diff(np.array(points), axis=0) + np.diff(stretched(np.array(residuals), stretch, longest), axis=0)
         return np.asarray(stretched(residual, stretch, longest) - np.clip(coefficients @ changes, -limit, limit))

@@ -111,10 +111,9 @@ class Anderson:
 
     def step(self, residual: Floats) -> Floats:
         """The plain step r, stretched, and corrected where coefficients are at hand."""
-        if self._coefficients is None or len(self._points) <= self._coefficients.size:
+        if self._coefficients is None:
             return loops.stretched(residual, self._stretch, self._longest)
-        last = slice(-self._coefficients.size - 1, None)
         return loops.mixing_step(
-            list(self._points)[last], list(self._residuals)[last], self._stretch, self._longest, self._coefficients,
+            list(self._points), list(self._residuals), self._stretch, self._longest, self._coefficients,
             _LONGEST_CORRECTION, residual,
         )  # fmt: skip

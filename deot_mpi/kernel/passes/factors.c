@@ -4,8 +4,8 @@
 /* Entries from factors of short rows: exponent_nm = column_m + sum_k left_nk right_mk, in two halves. `right` is packed:
  * for every block of 16 of its rows, the first number of each, the second of each, and so on, with zeros after the last
  * row; `column` has zeros there, too. Some rows at a time (`together`, a multiple of 2 ROWS_AT_ONCE) are made in
- * `scratch`, which stays in a near cache until their entries are there and have been added up: six of them times a block
- * in registers. `tops` has what is taken off each row or, with `find`, gets the row's largest exponent. */
+ * `scratch`, which stays in a near cache until their entries are there and have been added up: six rows (twelve in wide
+ * registers) times a block at a time in registers. `tops` has what is taken off each row or, with `find`, gets the row's largest exponent. */
 enum { ROWS_AT_ONCE = 6, MOST_TOGETHER = 24, PANELS_AT_ONCE = 16 };
 
 typedef struct {
@@ -43,8 +43,8 @@ INLINE void panel_product(
 }
 
 /* Registers of sixteen numbers, and 32 of them: twice as many rows times a block, at twice the speed. The same bits,
- * since every number is the same sum in the same order. */
-#if defined(__x86_64__) && defined(__GNUC__)
+ * since every number is the same sum in the same order, if the other way does not round its products either. */
+#ifdef BY_LEVELS
 typedef float sixteen __attribute__((vector_size(64), aligned(4), may_alias));
 
 ptrdiff_t has_wide_registers(void) { return __builtin_cpu_supports("avx512f") != 0; }
@@ -73,13 +73,7 @@ __attribute__((target("avx512f"))) static void wide_panel_product(
 }
 #else
 ptrdiff_t has_wide_registers(void) { return 0; }
-
-INLINE void wide_panel_product(
-    ptrdiff_t inner, const float *left, const float *panel, const float *column, float *out, ptrdiff_t stride)
-{
-    panel_product(inner, left, panel, column, out, stride);
-    panel_product(inner, left + ROWS_AT_ONCE * inner, panel, column, out + ROWS_AT_ONCE * stride, stride);
-}
+#define wide_panel_product panel_product /* never asked for */
 #endif
 
 INLINE float largest(ptrdiff_t width, const float *row)

@@ -29,7 +29,7 @@ INLINE double product(ptrdiff_t many, const double *a, const double *b)
 }
 
 /* With d_k the differences of stretched residuals, one after the other: gram_kl += sum_m weight_m d_km d_lm for l >= k,
- * lines - 1 numbers in a row, and last_k += sum_m weight_m d_km r_m, r the last line. At most MOST_LINES of them. */
+ * lines - 1 numbers in a row, and last_k += sum_m weight_m d_km r_m, r the last line. At most MOST_LINES lines. */
 FOR_EVERY_PROCESSOR
 void mixing_products(
     ptrdiff_t lines, ptrdiff_t count, const double *const *residuals, const double *stretch, const double *longest,

@@ -1,6 +1,6 @@
 /* What all passes compute with: exponentials, and eight numbers at a time.
  *
- * Passes are over chunks of the kernel whose rows are contiguous; nothing is allocated, nothing of Python is touched (so
+ * Passes are over chunks of the kernel, whose rows are contiguous, or over potentials; nothing is allocated, nothing of Python is touched (so
  * other threads go on). Loops are written for the compiler's vectoriser, and compiled for several instruction sets, of
  * which the processor's is taken when the library is loaded.
  *
@@ -24,6 +24,7 @@
 #define FOR_EVERY_PROCESSOR
 #elif (defined(__clang__) && __clang_major__ >= 18) || (!defined(__clang__) && __GNUC__ >= 12)
 #define FOR_EVERY_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define BY_LEVELS /* wherever there are registers of sixteen numbers, products are added up without rounding them */
 #elif !defined(__clang__) /* older GCCs know instruction sets, not levels of them */
 #define FOR_EVERY_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
