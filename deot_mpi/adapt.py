@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deot_mpi.adaptation.carry import Penalty, barycentres, class_sums, labelled_rows, slopes_to_sources
 from deot_mpi.adaptation.choice import choose_scale
-from deot_mpi.adaptation.classes import Classes, Labels, agree_on_classes
+from deot_mpi.adaptation.classes import UNKNOWN, Classes, Labels, agree_on_classes
 from deot_mpi.adaptation.nearest import nearest_labels
 from deot_mpi.adaptation.penalty import PenalisedPairs, entropy_slopes, lpl1_slopes
 from deot_mpi.agent import Agents
@@ -237,13 +237,14 @@ def _carry(task: _Task, state: SolverState, penalty: Penalty | None) -> _Carried
             return nothing
         whole = sums.sum(axis=1, keepdims=True)
         scores = np.divide(sums, whole, out=np.zeros_like(sums), where=whole > 0)
-        return replace(nothing, predictions=classes.names[classes.lift(scores).argmax(axis=1)], scores=scores)
+        likeliest = classes.names[classes.lift(scores).argmax(axis=1)]
+        return replace(nothing, predictions=np.where(whole[:, 0] > 0, likeliest, UNKNOWN), scores=scores)
     mapped = barycentres(setting, task.holding, task.kernel, task.solver.plan(state), state.potential, penalty)
     known, labels = labelled_rows(setting, mapped, setting.samples.labels)
     centre = setting.samples.rows[0] - setting.rows[0]
     if not target:
         return replace(nothing, mapped=mapped + centre)
-    predictions = nearest_labels(known, labels, setting.rows) if len(known) else np.full(len(setting.rows), -1)
+    predictions = nearest_labels(known, labels, setting.rows) if len(known) else np.full(len(setting.rows), UNKNOWN)
     return replace(nothing, predictions=predictions, received=known + centre, received_labels=labels)
 
 

@@ -25,8 +25,10 @@ from processes import MARK, lines_of
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from deot_mpi.command.flag_values import number_list
 from deot_mpi.data.scaling import SCALINGS
 from deot_mpi.errors import InputError
+from deot_mpi.options.checks import as_grid
 
 SCRIPTS = Path(__file__).resolve().parent
 DATA = SCRIPTS.parent.parent / "shared" / "data"
@@ -46,10 +48,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, help="times the rows are scattered (default: 3, PACS 2)")
     parser.add_argument("--bits", type=int, default=10_000, help="bits of DEOT_K^'s sketches (default: 10000)")
     parser.add_argument(
-        "--grid",
-        default=",".join(f"{share:g}" for share in GRID),
-        help="eps to choose from, as shares of the mean cost",
-    )
+        "--grid", type=number_list, default=GRID, metavar="S,S,...",
+        help=f"eps to choose from, as shares of the mean cost (default: {','.join(f'{share:g}' for share in GRID)})",
+    )  # fmt: skip
     parser.add_argument("--validation-rows", type=int, help="rows that choose it (default: 2000, PACS 1000)")
     parser.add_argument(
         "--by-target-labels", action="store_true",
@@ -59,11 +60,9 @@ def main() -> int:
     parser.add_argument("--rows", type=int, help="only so many rows of each domain")
     parser.add_argument("--out", default="build/adaptation", metavar="DIR", help="where table, numbers and picture go")
     chosen = parser.parse_args()
-    grid = [float(share) for share in chosen.grid.split(",")]
-    how = Settings(chosen.seeds, chosen.bits, grid, chosen.validation_rows, chosen.by_target_labels)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        _check(chosen)
+        how = _settings(chosen)
         if chosen.domains:
             pairs = shortened(own(chosen.domains, chosen.scaling), chosen.rows)
         else:
@@ -105,13 +104,14 @@ class Settings:
         }  # fmt: skip
 
 
-def _check(chosen: argparse.Namespace) -> None:
-    if (
-        (chosen.seeds is not None and chosen.seeds < 1)
-        or chosen.bits < 1
-        or (chosen.rows is not None and chosen.rows < 2 * RANKS)
-    ):
-        raise InputError(f"--seeds and --bits are 1 or more, --rows {2 * RANKS} or more.")
+def _settings(chosen: argparse.Namespace) -> Settings:
+    least = {"seeds": 1, "bits": 1, "rows": 2 * RANKS, "validation_rows": 2 * RANKS}
+    for name, bound in least.items():
+        given = getattr(chosen, name)
+        if given is not None and given < bound:
+            raise InputError(f"--{name.replace('_', '-')} is {given}; it must be {bound} or more.")
+    grid = as_grid("--grid", chosen.grid, "shares of the mean cost: 0.05,0.1")
+    return Settings(chosen.seeds, chosen.bits, list(grid), chosen.validation_rows, chosen.by_target_labels)
 
 
 def known_pairs(sets: str, data: Path, rows: int | None = None) -> list[Pair]:

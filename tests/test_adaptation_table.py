@@ -77,7 +77,9 @@ def test_every_column_is_there_and_ours_is_pots(
         (["--data", "/nowhere"], "/nowhere/usps_mnist.npz is not there; name its folder with --data"),
         (["--domains", "Art"], "'Art' is not a domain; give each as NAME=FILE"),
         (["--sets", "letters"], "letters is not a set; sets are digits, pacs"),
-        (["--seeds", "0"], "--seeds and --bits are 1 or more"),
+        (["--seeds", "0"], "--seeds is 0; it must be 1 or more"),
+        (["--validation-rows", "3"], "--validation-rows is 3; it must be 16 or more"),
+        (["--grid", "0.1,0"], "a number in --grid is 0.0; it must be a finite number above 0"),
         (["--domains", "ART", "CLIPART", "--pairs", "Art->Photo"], "Art->Photo is not a pair; pairs are Art->Clipart,"),
     ],
 )
@@ -93,7 +95,7 @@ def test_so_it_is_from_outside() -> None:
     command = [sys.executable, str(SCRIPTS / "adaptation_table.py"), "--seeds", "0"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith("adaptation_table: error: --seeds and --bits are 1 or more")
+    assert run.stderr.startswith("adaptation_table: error: --seeds is 0; it must be 1 or more")
 
 
 def test_a_figure_that_falls_short_is_said_to() -> None:

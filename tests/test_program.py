@@ -361,8 +361,10 @@ def test_adapt_from_own_files(by_four: tuple[Path, dict[str, Ended]]) -> None:
         assert result["accuracies"] == [1.0, 1.0]
         assert result["method"] == method
         assert result["settings"]["problem"] == "adapt"
-        with np.load(folder / method / "target-0001.npz") as file:
-            assert file["predictions"].shape == (15,)
+        for agent in (0, 1):  # all labels are right, so these are the truth
+            truth = np.loadtxt(folder / f"lab-{agent}.csv", delimiter=",", skiprows=1)[:, 1]
+            with np.load(folder / method / f"target-000{agent}.npz") as file:
+                np.testing.assert_array_equal(file["predictions"], truth)
         assert "Domain adaptation" in run.out
     assert runs["no files"].code == 2
     assert "no such file" in runs["no files"].err

@@ -100,9 +100,7 @@ def _asked(setting: Setting, holding: Holding, kernel: Kernel, own: Floats, pena
     parts = parts_of_barycentres(setting, holding, kernel, own, penalty)
     answers = {j: np.empty((view.shares.size, width)) for j in edges.neighbours} if view.role is Role.SOURCE else {}
     edges.swap_each(Kind.MAPPED, dict(parts), dict(answers))
-    if answers:
-        return np.asarray(np.sum(list(answers.values()), axis=0))
-    return np.ones((view.shares.size if view.role is Role.SOURCE else 0, width))
+    return np.asarray(np.sum(list(answers.values()), axis=0)) if answers else np.ones((0, width))
 
 
 def parts_of_barycentres(

@@ -14,6 +14,8 @@ from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
 
 Labels = NDArray[np.int64]
+UNKNOWN = -1
+"""Predicted where E gives a target row no mass: its agent has no edge."""
 
 
 @dataclass(frozen=True)

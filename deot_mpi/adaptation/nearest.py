@@ -17,6 +17,8 @@ def nearest_labels(known: Floats, labels: Labels, rows: Floats) -> Labels:
 
 def nearest(known: Floats, rows: Floats) -> Labels:
     """The place of the nearest known row (squared Euclidean; the first, where several are as near)."""
+    centre = known.mean(axis=0)  # far from the origin, squares would have no digits left for differences
+    known, rows = known - centre, rows - centre
     squares = (known**2).sum(axis=1)
     step = max(1, _CHUNK_ENTRIES // max(len(known), 1))
     places = np.empty(len(rows), dtype=np.int64)

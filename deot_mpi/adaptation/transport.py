@@ -14,16 +14,23 @@ from deot_mpi.adaptation.nearest import nearest, nearest_labels
 from deot_mpi.data.samples import Floats, check_samples
 from deot_mpi.data.scaling import scaled
 from deot_mpi.errors import InputError
+from deot_mpi.exchange.join import agree, counted
+from deot_mpi.options import AdaptOptions
 from deot_mpi.result import AdaptResult
+from deot_mpi.roles import Role
 
 
 class DistributedTransport:
     """Fit on every rank with its own rows, then map source rows or predict target rows, each where they are.
 
-    ``fit`` is collective over ``comm``; ``transform`` and ``predict`` send nothing. ``reg_e`` is eps in cost units (or
-    ``eps_scale`` a share of the mean cost, or ``choose_eps``), ``reg_cl`` the weight of the class penalty, ``max_iter``
-    the rounds; other options of ``adapt`` go into ``options``. With ``scaling``, mapped rows are scaled ones, too.
+    ``fit`` and ``score`` are collective over ``comm``; ``transform`` and ``predict`` send nothing. ``reg_e`` is eps in
+    cost units (or ``eps_scale`` a share of the mean cost, or ``choose_eps``), ``reg_cl`` the weight of the class
+    penalty, ``max_iter`` the rounds; other options of ``adapt`` go into ``options``. With ``scaling``, mapped rows are
+    scaled ones, too.
     After ``fit``: ``result_``, ``role_``, ``classes_``.
+
+    A search of scikit-learn over the parameters works if every rank makes it, with all rows in the one split and one
+    job: ``GridSearchCV(model, grid, cv=[(every, every)]).fit(X, y, role=role)``. It chooses by targets' labels.
     """
 
     def __init__(
@@ -79,11 +86,11 @@ class DistributedTransport:
         A new row moves as the nearest fitted row of this agent did, as with POT's out_of_sample_map="ferradans":
         x^_k + x - x_k. Nothing is sent for it.
         """
-        mapped = self._fitted().mapped
+        mapped = self._fitted().result_.mapped
         if not len(mapped):
             raise InputError(
                 f"nothing was mapped at this {self.role_.value} agent; transform is for sources, with method '1nn' "
-                f"(here: '{self._fitted().method}')."
+                f"(here: '{self.result_.method}')."
             )
         if X is None:
             return mapped
@@ -96,7 +103,7 @@ class DistributedTransport:
 
         With 1nn, a new row's is that of the nearest mapped source row; otherwise that of the nearest fitted row.
         """
-        result = self._fitted()
+        result = self._fitted().result_
         if not len(result.predictions):
             raise InputError(f"this is a {self.role_.value} agent; predict is for targets, which hold the rows.")
         if X is None:
@@ -106,14 +113,50 @@ class DistributedTransport:
             return nearest_labels(result.received, result.received_labels, new)
         return nearest_labels(self.rows_, result.predictions, new)
 
-    def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """The share of right predictions at this target agent."""
-        return float(np.mean(self.predict(X) == np.asarray(y)))
+    def score(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
+        """The share of right predictions over all target agents that give labels: the same on every rank, so that
+        searches go the same way everywhere. Collective; what a source gives counts for nothing."""
+        if self.comm is None:
+            raise InputError("comm is None; give the communicator of all agents, such as MPI.COMM_WORLD.")
+        error, own, timeout = None, np.zeros(2, dtype=np.int64), self._timeout
+        try:
+            if self._fitted().role_ is Role.TARGET and y is not None:
+                own[:] = self._hits(X, np.asarray(y))
+        except InputError as caught:
+            error = str(caught)
+        agree(self.comm, error, timeout)
+        right, known = counted(self.comm, own, timeout)
+        if not known:
+            raise InputError("no target agent has given labels; score needs those of one or more.")
+        return float(right / known)
 
-    def _fitted(self) -> AdaptResult:
+    def _hits(self, X: ArrayLike | None, y: NDArray[np.generic]) -> tuple[int, int]:
+        predicted = self.predict(X)
+        if y.shape != predicted.shape:
+            raise InputError(
+                f"target agent {self.result_.index}: {predicted.size} rows but labels of shape {y.shape}; score takes "
+                "one for each row."
+            )
+        return int((predicted == y).sum()), predicted.size
+
+    @property
+    def _timeout(self) -> float:
+        return float((self.options or {}).get("timeout", AdaptOptions.timeout))
+
+    def __sklearn_clone__(self) -> Self:
+        """scikit-learn would copy the communicator, which is one for all."""
+        return type(self)(**self.get_params())
+
+    def __sklearn_tags__(self) -> Any:
+        """Called by scikit-learn alone."""
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
+
+    def _fitted(self) -> Self:
         if not hasattr(self, "result_"):
             raise InputError("not fitted yet; call fit on every rank first.")
-        return self.result_
+        return self
 
     def _new(self, X: ArrayLike) -> Floats:
         new = check_samples(X, None, "new rows").rows

@@ -120,7 +120,7 @@ def add_adaptation(parser: Parser, default: AdaptOptions) -> None:
     )  # fmt: skip
     group.add_argument(
         "--class-weight", type=float, metavar="W",
-        help="of the penalty: entropy: the share of eps taken off between classes (default: 0.5);\n"
+        help="of the penalty: entropy: the share of eps taken off between classes (default: 0.8);\n"
         "lpl1: in cost units (default: 0.1)",
     )  # fmt: skip
     group.add_argument(

@@ -74,6 +74,13 @@ def agree(comm: MPI.Intracomm, error: str | None, timeout: float, ledger: Ledger
     raise InputError(text + more)
 
 
+def counted(comm: MPI.Intracomm, own: NDArray[np.int64], timeout: float) -> NDArray[np.int64]:
+    """The sums of all ranks' counts, on every rank."""
+    sums = np.empty_like(own)
+    wait_all([comm.Iallreduce(own, sums, MPI.SUM)], timeout, lambda: "the other ranks")
+    return sums
+
+
 def same_everywhere(comm: MPI.Intracomm, named: Mapping[str, object], timeout: float, ledger: Ledger) -> None:
     """Refuse to start when ranks were given different options: they would wait for messages nobody sends."""
     _same_program(comm, tuple(named), timeout, ledger)

@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 from problems import squared_distances
 from rank_0 import on_rank_0
-from recording import Record, RecordingComm
+from recording import Record, RecordingComm, holds_samples
 
 import deot_mpi
 from deot_mpi import AdaptResult, InputError
@@ -49,11 +49,14 @@ class Domains:
             return blocks(source, self.sources)[self.comm.rank]
         return blocks(target, self.comm.size - self.sources)[self.comm.rank - self.sources]
 
+    @property
+    def role(self) -> str:
+        return "source" if self.is_source else "target"
+
     def run(self, comm: MPI.Intracomm | None = None, truth: bool = True, **options: Any) -> AdaptResult:
         labels = self.own(self.labels, self.truth) if truth or self.is_source else None
-        role = "source" if self.is_source else "target"
         rows = self.own(self.x, self.y)
-        return deot_mpi.adapt(comm or self.comm, rows, role, labels=labels, **{**EXACT, **options})
+        return deot_mpi.adapt(comm or self.comm, rows, self.role, labels=labels, **{**EXACT, **options})
 
     def plan(self, cost: np.ndarray | None = None, penalty: tuple[str, float] | None = None) -> np.ndarray:
         """POT's coupling, from rank 0: importing POT takes longer than the rest."""
@@ -111,6 +114,16 @@ class Domains:
         return np.asarray(plan / plan.sum(axis=1, keepdims=True)) @ self.y
 
 
+def pots_plan_within(cost: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """POT's plan with a reference measure's marginals and support."""
+    import ot
+
+    allowed = reference > 0
+    cost = np.where(allowed, cost - EXACT["eps"] * np.log(np.where(allowed, reference, 1.0)), 1e6)
+    a, b = reference.sum(axis=1), reference.sum(axis=0)
+    return np.asarray(ot.sinkhorn(a, b, cost, EXACT["eps"], method="sinkhorn_log", numItermax=200_000, stopThr=1e-13))
+
+
 def nearest(known: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.asarray(labels[squared_distances(rows, known).argmin(axis=1)])
 
@@ -131,6 +144,49 @@ def test_mapped_rows_and_predictions_are_pots(comm: MPI.Intracomm, solver: str) 
     assert 0.5 < np.mean(expected == domains.truth) < 1.0, "the problem should be neither hopeless nor trivial"
     parts = blocks(expected == domains.truth, comm.size - domains.sources)
     assert list(result.accuracies) == pytest.approx([part.mean() for part in parts])
+
+
+LOPSIDED = np.array([[0.3, 0.1], [0.0, 0.6]])
+"""An E that is no product, with two agents that never talk."""
+
+
+@pytest.mark.mpi(min_size=4, max_size=4)
+@pytest.mark.parametrize("kernel", ["raw", "sketch"])
+def test_any_protocol_and_any_weights_are_pots_with_their_reference_measure(comm: MPI.Intracomm, kernel: str) -> None:
+    """min <C,pi> + eps KL(pi|R) is POT's problem for C - eps log R, at a cost beyond all bounds where E has no edge."""
+    domains, rng = Domains(comm), np.random.default_rng(8)
+    source_weights, target_weights = rng.uniform(0.5, 2.0, 31), rng.uniform(0.5, 2.0, 26)
+    result = domains.run(
+        protocol=LOPSIDED, weights=domains.own(source_weights, target_weights), kernel=kernel, bits=512, centre=False
+    )
+    owners = [np.repeat(np.arange(2), [len(part) for part in blocks(rows, 2)]) for rows in (domains.x, domains.y)]
+    shares = [
+        weights / np.bincount(owner, weights)[owner]
+        for weights, owner in zip((source_weights, target_weights), owners, strict=True)
+    ]
+    reference = LOPSIDED[np.ix_(*owners)] * np.outer(*shares)
+    cost = squared_distances(domains.x, domains.y)
+    if kernel == "sketch":
+        estimate = SketchKernel(EXACT["eps"], 4, 512, 0)
+        cost = -EXACT["eps"] * log_block(estimate, estimate.show(domains.x), estimate.show(domains.y))
+    mapped = domains.mapped(np.asarray(on_rank_0(comm, lambda: pots_plan_within(cost, reference))))
+    if domains.is_source:
+        np.testing.assert_allclose(result.mapped, domains.own(mapped, domains.y), atol=1e-6)
+
+
+@pytest.mark.mpi(min_size=4, max_size=4)
+@pytest.mark.parametrize("kernel", ["raw", "sketch"])
+@pytest.mark.parametrize("method", ["1nn", "labels"])
+def test_agents_without_an_edge_get_nothing(comm: MPI.Intracomm, kernel: str, method: str) -> None:
+    """Source 1 and target 1 talk to nobody: nothing is mapped, and no label is made up."""
+    domains = Domains(comm)
+    result = domains.run(protocol=np.diag([1.0, 0.0]), kernel=kernel, method=method, tol=1e-6)
+    alone = comm.rank % 2 == 1
+    if domains.is_source:
+        assert len(result.mapped) == (0 if alone or method == "labels" else 10)
+    else:
+        assert np.all(result.predictions == -1) == alone
+    assert result.accuracies[1] is None
 
 
 @pytest.mark.mpi(min_size=2, max_size=4)
@@ -183,26 +239,57 @@ def test_private_mapping_is_that_of_the_estimated_kernel(
 
 @pytest.mark.mpi(min_size=4, max_size=4)
 @pytest.mark.parametrize(
-    ("method", "reading"),
-    [("1nn", "1nn"), ("labels", "labels"), ("class-regularised", "1nn"), ("class-regularised", "labels")],
+    ("method", "reading", "more"),
+    [
+        ("1nn", "1nn", {}),
+        ("1nn", "1nn", {"protocol": LOPSIDED}),
+        ("1nn", "1nn", {"choose_eps": True, "eps": None, "eps_grid": (0.4, 0.8)}),
+        ("labels", "labels", {}),
+        ("class-regularised", "1nn", {"class_rounds": 3}),
+        ("class-regularised", "labels", {"class_rounds": 3, "class_reading": "labels"}),
+    ],
 )
-def test_no_raw_rows_on_the_wire_and_the_formula_holds(comm: MPI.Intracomm, method: str, reading: str) -> None:
+def test_no_raw_rows_on_the_wire_and_the_formula_holds(
+    comm: MPI.Intracomm, method: str, reading: str, more: dict[str, Any]
+) -> None:
+    """Nobody's rows, whoever sends; nothing where E has no edge; what was sent is what the ledger says."""
     domains, record = Domains(comm), Record()
     recorder = RecordingComm(comm).recording(record)
-    more = {"class_rounds": 3, "class_reading": reading} if method == "class-regularised" else {}
-    result = domains.run(recorder, kernel="sketch", bits=96, tol=1e-6, method=method, eps=2.0, **more)
+    result = domains.run(
+        recorder, **{"kernel": "sketch", "bits": 96, "tol": 1e-6, "method": method, "eps": 2.0, **more}
+    )
     assert record.held == 0
-    rows = domains.own(domains.x, domains.y)
+    rows = np.concatenate([domains.x, domains.y])
     centre = (domains.x.mean(axis=0) + domains.y.mean(axis=0)) / 2
-    secret = np.concatenate([rows.ravel(), (rows - centre).ravel()])
+    edges = more.get("protocol", np.ones((2, 2))) > 0
     for message in record.sent:
-        doubles = np.frombuffer(message.content[: len(message.content) // 8 * 8], dtype=np.float64)
-        with np.errstate(invalid="ignore"):
-            assert not (np.abs(doubles[:, None] - secret) <= 1e-10 * np.abs(secret)).any(), message.call
+        assert not holds_samples(message.content, rows, centre), message.call
+        if message.destination is not None:
+            source, target = sorted((comm.rank, message.destination))
+            assert source < 2 <= target
+            assert edges[source, target - 2]
     for kind in (Kind.SKETCH, Kind.NORMS, Kind.POTENTIALS, Kind.LABELS, Kind.MAPPED):
         row = result.ledger.of(kind)
         assert row.bytes == (row.formula_bytes or 0), kind
-    assert (result.ledger.of(Kind.MAPPED).bytes > 0) == (reading == "1nn")
+    counts = [np.array([len(part) for part in blocks(domain, 2)]) for domain in (domains.x, domains.y)]
+    shown = int((edges * counts[0][:, None]).sum())  # a source's rows, once for each of its targets
+    back, mapped = (
+        8 * (4 + 1) * shown,
+        8 * 4 * shown,
+    )  # Pi_ij Y_j with its row sums to the sources, then the mapped rows
+    assert result.ledger.of(Kind.MAPPED).bytes == (back + mapped if reading == "1nn" else 0)
+    if not more.get("choose_eps"):  # whose trials have ledgers of their own
+        sent = [len(message.content) for message in record.sent if message.destination is not None]
+        assert comm.allreduce(sum(sent)) == sum(row.bytes for row in result.ledger.by_kind)
+
+
+@pytest.mark.mpi(min_size=4, max_size=4)
+def test_the_search_finds_rows_where_they_are_sent(comm: MPI.Intracomm) -> None:
+    """The raw kernel must trip it at the targets, which show their rows: otherwise the proof above proves nothing."""
+    domains, record = Domains(comm), Record()
+    domains.run(RecordingComm(comm).recording(record), centre=False)
+    found = any(holds_samples(message.content, domains.y, np.zeros(4)) for message in record.sent)
+    assert found == (not domains.is_source)
 
 
 @pytest.mark.mpi(min_size=4, max_size=4)
@@ -230,9 +317,8 @@ def test_truth_is_only_counted(comm: MPI.Intracomm) -> None:
 def test_labels_of_one_agent(comm: MPI.Intracomm, labels: object, words: str) -> None:
     domains = Domains(comm)
     given = labels if comm.rank == 0 else domains.own(domains.labels, domains.truth)
-    role = "source" if domains.is_source else "target"
     with pytest.raises(InputError, match=words) as caught:
-        deot_mpi.adapt(comm, domains.own(domains.x, domains.y), role, labels=given, timeout=20.0)  # type: ignore[arg-type]
+        deot_mpi.adapt(comm, domains.own(domains.x, domains.y), domains.role, labels=given, timeout=20.0)  # type: ignore[arg-type]
     assert len(set(comm.allgather(str(caught.value)))) == 1
     assert domains.run().accuracy is not None
 
@@ -255,14 +341,13 @@ def test_options_that_cannot_be(comm: MPI.Intracomm, options: dict[str, Any], wo
         Domains(comm).run(**options)
 
 
-@pytest.mark.mpi(min_size=2, max_size=3)
+@pytest.mark.mpi(min_size=2, max_size=4)
 def test_the_estimator_maps_new_rows_as_pot_does(comm: MPI.Intracomm) -> None:
     """Fitted rows as ``adapt`` maps them, new ones as POT's out-of-sample transform does with one source agent."""
     domains, rng = Domains(comm), np.random.default_rng(9)
     new = rng.normal(size=(7, 4)) + 7.0
     model = deot_mpi.DistributedTransport(comm, reg_e=0.4, kernel="raw", tol=1e-11, max_iter=50_000)
-    role = "source" if domains.is_source else "target"
-    model.fit(domains.own(domains.x, domains.y), domains.own(domains.labels, domains.truth), role)
+    model.fit(domains.own(domains.x, domains.y), domains.own(domains.labels, domains.truth), domains.role)
     mapped = domains.mapped(domains.plan())
     if domains.is_source:
         rows, ours = domains.own(domains.x, domains.y), domains.own(mapped, domains.y)
@@ -296,10 +381,38 @@ def test_the_estimators_parameters_are_those_of_scikit_learn(comm: MPI.Intracomm
         model.set_params(rge_e=1.0)
     with pytest.raises(InputError, match="not fitted yet"):
         model.predict()
+    with pytest.raises(InputError, match="not fitted yet"):
+        model.score()
     domains = Domains(comm)
-    role = "source" if domains.is_source else "target"
-    model.fit(domains.own(domains.x, domains.y), domains.own(domains.labels, domains.truth), role)
+    rows, labels = domains.own(domains.x, domains.y), domains.own(domains.labels, domains.truth)
+    model.fit(rows, labels, domains.role)
+    near = rows + 1e-9
     if not domains.is_source:
-        near = domains.own(domains.x, domains.y) + 1e-9
         np.testing.assert_array_equal(model.predict(near), model.predict())
-        assert model.score(near, domains.truth) == pytest.approx(model.result_.accuracy)
+    assert model.score(near, labels) == pytest.approx(model.result_.accuracy)
+    with pytest.raises(InputError, match=r"target agent 0: 26 rows but labels of shape \(25,\)"):
+        model.score(rows, labels[1:])
+    with pytest.raises(InputError, match="no target agent has given labels"):
+        model.score(rows, labels if domains.is_source else None)
+
+
+@pytest.mark.mpi(min_size=4, max_size=4)
+def test_scikit_learn_searches_its_parameters(comm: MPI.Intracomm) -> None:
+    """Every rank makes the same search, and finds what runs one by one find."""
+    from sklearn.model_selection import GridSearchCV
+
+    domains, scales = Domains(comm), [0.02, 0.3, 1.5]
+    rows, labels = domains.own(domains.x, domains.y), domains.own(domains.labels, domains.truth)
+    every = np.arange(len(rows))
+    model = deot_mpi.DistributedTransport(comm, kernel="raw")
+    search = GridSearchCV(model, {"eps_scale": scales, "method": ["1nn", "labels"]}, cv=[(every, every)])
+    search.fit(rows, labels, role=domains.role)
+    singly = [
+        domains.run(eps=None, eps_scale=scale, method=method, tol=1e-6).accuracy
+        for scale in scales
+        for method in ("1nn", "labels")
+    ]
+    assert list(search.cv_results_["mean_test_score"]) == pytest.approx(singly)
+    assert search.best_score_ == pytest.approx(max(one for one in singly if one is not None))
+    assert comm.allgather(search.best_params_) == [search.best_params_] * comm.size
+    assert search.best_estimator_.result_.accuracy == pytest.approx(search.best_score_)

@@ -229,7 +229,7 @@ def test_mixing_that_goes_wrong_falls_back_to_plain_steps(comm: MPI.Intracomm, m
     def nonsense(mixer: Anderson, products: np.ndarray) -> None:
         calls.append(products)
         if len(calls) % 3 == 0 and len(mixer._points) > 2:
-            mixer._coefficients = np.array([40.0, -40.0])
+            mixer._coefficients = np.array([*[0.0] * (len(mixer._points) - 3), 40.0, -40.0])
 
     rows, role, cost = clouds(comm)
     eps = 0.1 * float(np.median(cost))

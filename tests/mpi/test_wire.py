@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from problems import scattered
-from recording import Record, RecordingComm, Sent
+from recording import Record, RecordingComm, Sent, holds_samples
 
 import deot_mpi
 from deot_mpi import EOTOptions, EOTResult, InputError
@@ -26,19 +26,6 @@ def run(comm: MPI.Intracomm, rows: np.ndarray, count: int, **options: object) ->
     # The agreement on each rank's own options comes before the run that the ledger describes.
     assert record.sent[0].call == "Iallreduce"
     return result, record.sent[1:]
-
-
-def holds_samples(content: bytes, rows: np.ndarray, centre: np.ndarray) -> bool:
-    """Whether any coordinate of any row, as given or centred, stands in these bytes, or two in a row in single
-    precision (one has too few bits: now and then a number of seconds has the same)."""
-    wanted = np.concatenate([rows.ravel(), (rows - centre).ravel()])
-    doubles = np.frombuffer(content[: len(content) // 8 * 8], dtype=np.float64)
-    singles = np.frombuffer(content[: len(content) // 4 * 4], dtype=np.float32)
-    with np.errstate(invalid="ignore"):  # bits and masks read as numbers may be anything
-        near = np.abs(doubles[:, None] - wanted[None, :]) <= 1e-10 * np.abs(wanted)[None, :]
-    short = wanted.astype(np.float32)
-    pairs = (singles[:-1, None] == short[None, :-1]) & (singles[1:, None] == short[None, 1:])
-    return bool(near.any() or pairs.any())
 
 
 def pooled_centre(comm: MPI.Intracomm, count: int, blocks: list[np.ndarray]) -> np.ndarray:
