@@ -76,12 +76,23 @@ ptrdiff_t has_wide_registers(void) { return 0; }
 #define wide_panel_product panel_product /* never asked for */
 #endif
 
+/* In several numbers at a time, since each waits for the one before. */
 INLINE float largest(ptrdiff_t width, const float *row)
 {
-    float top = row[0];
-#pragma omp simd reduction(max : top)
-    for (ptrdiff_t m = 0; m < width; m++)
-        top = row[m] > top ? row[m] : top;
+    enum { APART = 32 };
+    float tops[APART];
+    for (ptrdiff_t k = 0; k < APART; k++)
+        tops[k] = row[0];
+    ptrdiff_t m = 0;
+    for (; m + APART <= width; m += APART)
+#pragma omp simd
+        for (ptrdiff_t k = 0; k < APART; k++)
+            tops[k] = row[m + k] > tops[k] ? row[m + k] : tops[k];
+    for (; m < width; m++)
+        tops[0] = row[m] > tops[0] ? row[m] : tops[0];
+    float top = tops[0];
+    for (ptrdiff_t k = 1; k < APART; k++)
+        top = tops[k] > top ? tops[k] : top;
     return top;
 }
 
