@@ -81,16 +81,18 @@ class DistributedTransport:
         return self
 
     def transform(self, X: ArrayLike | None = None) -> Floats:
-        """Source rows mapped to the target domain (method 1nn): the fitted ones, or new ones.
+        """Source rows mapped to the target domain (where labels are read by 1nn): the fitted ones, or new ones.
 
         A new row moves as the nearest fitted row of this agent did, as with POT's out_of_sample_map="ferradans":
         x^_k + x - x_k. Nothing is sent for it.
         """
         mapped = self._fitted().result_.mapped
+        if self.role_ is Role.TARGET:
+            raise InputError("this is a target agent; transform is for sources, whose rows are mapped.")
         if not len(mapped):
             raise InputError(
-                f"nothing was mapped at this {self.role_.value} agent; transform is for sources, with method '1nn' "
-                f"(here: '{self.result_.method}')."
+                "nothing was mapped at this source agent: it has no edge, or labels were read off class sums (method "
+                f"'{self.result_.method}'); transform needs method '1nn' or 'class-regularised' as it is by default."
             )
         if X is None:
             return mapped

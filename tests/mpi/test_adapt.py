@@ -213,6 +213,7 @@ def test_class_regularised_transport_is_pots(comm: MPI.Intracomm, penalty: str, 
             method="class-regularised", class_penalty=penalty, class_weight=weight, class_rounds=rounds,
             class_reading=reading,
         )  # fmt: skip
+        assert any("slope of the penalty" in note for note in result.notes)
         if reading == "labels" and not domains.is_source:
             np.testing.assert_allclose(result.scores, domains.own(domains.x, shares), atol=tolerance)
         if reading == "1nn" and domains.is_source:
@@ -387,6 +388,8 @@ def test_the_estimators_parameters_are_those_of_scikit_learn(comm: MPI.Intracomm
     rows, labels = domains.own(domains.x, domains.y), domains.own(domains.labels, domains.truth)
     model.fit(rows, labels, domains.role)
     near = rows + 1e-9
+    with pytest.raises(InputError, match="read off class sums" if domains.is_source else "this is a target agent"):
+        model.transform()
     if not domains.is_source:
         np.testing.assert_array_equal(model.predict(near), model.predict())
     assert model.score(near, labels) == pytest.approx(model.result_.accuracy)
