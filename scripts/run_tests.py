@@ -24,9 +24,9 @@ AT_ONCE = 2
 LEFT_TO_FOUR = {
     2: ("test_gromov.py", "test_choice.py", "test_protection.py", "test_divergence.py", "test_one_pass.py"),
     3: (
-        "test_adapt.py", "test_bad_input.py", "test_choice.py", "test_divergence.py", "test_exactness.py",
-        "test_faults.py", "test_gromov.py", "test_gromov_agents.py", "test_notes.py", "test_one_pass.py",
-        "test_protection.py", "test_same_result.py", "test_solvers.py",
+        "test_adapt.py", "test_bad_input.py", "test_choice.py", "test_divergence.py", "test_estimator.py",
+        "test_exactness.py", "test_faults.py", "test_gromov.py", "test_gromov_agents.py", "test_notes.py",
+        "test_one_pass.py", "test_protection.py", "test_same_result.py", "test_solvers.py",
     ),
     7: ("test_bad_input.py", "test_one_pass.py"),
 }  # fmt: skip
