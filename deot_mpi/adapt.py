@@ -283,7 +283,7 @@ def _result(
         index=setting.agents.known_as(view.role, view.index),
         resumed_from=resumed,
         potential=state.potential,
-        notes=(*adapt_notes(setting, options), *protocol_notes(protocol)),
+        notes=(*_values_notes(options), *adapt_notes(setting, options), *protocol_notes(protocol)),
         settings=settings_of(options),
         guarantee=guaranteed,
         method=options.method,
@@ -296,6 +296,16 @@ def _result(
         received_labels=carried.received_labels,
         accuracy=ordered_sum(right[:, 0]) / float(counted) if counted else None,
         accuracies=tuple(float(hits / rows) if rows else None for hits, rows in right),
+    )
+
+
+def _values_notes(options: AdaptOptions) -> tuple[str, ...]:
+    """What the values are of, where it is not the cost alone."""
+    if options.method != "class-regularised" or options.class_rounds == 1:
+        return ()
+    return (
+        "Values are those of the last tangent's problem, whose cost is C and the slope of the penalty: transport_cost "
+        "is <C + slope,pi>, not <C,pi>, and the other values have the slope in them, too.",
     )
 
 

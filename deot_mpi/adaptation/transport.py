@@ -67,11 +67,9 @@ class DistributedTransport:
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, role: str = "source") -> Self:
         """This rank's own rows, and their labels: needed from sources, at targets only counted. Collective."""
-        if self.comm is None:
-            raise InputError("comm is None; give the communicator of all agents, such as MPI.COMM_WORLD.")
         penalised = self.method == "class-regularised"  # a search over methods has one reg_cl for all
         self.result_: AdaptResult = adapt(
-            self.comm, X, role, labels=y, method=self.method, eps=self.reg_e, eps_scale=self.eps_scale,
+            self._agents, X, role, labels=y, method=self.method, eps=self.reg_e, eps_scale=self.eps_scale,
             class_weight=self.reg_cl if penalised else None, rounds=self.max_iter, tol=self.tol, kernel=self.kernel,
             bits=self.bits, scaling=self.scaling, choose_eps=self.choose_eps, **(self.options or {}),
         )  # fmt: skip
@@ -118,16 +116,14 @@ class DistributedTransport:
     def score(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> float:
         """The share of right predictions over all target agents that give labels: the same on every rank, so that
         searches go the same way everywhere. Collective; what a source gives counts for nothing."""
-        if self.comm is None:
-            raise InputError("comm is None; give the communicator of all agents, such as MPI.COMM_WORLD.")
-        error, own, timeout = None, np.zeros(2, dtype=np.int64), self._timeout
+        comm, error, own, timeout = self._agents, None, np.zeros(2, dtype=np.int64), self._timeout
         try:
             if self._fitted().role_ is Role.TARGET and y is not None:
                 own[:] = self._hits(X, np.asarray(y))
         except InputError as caught:
             error = str(caught)
-        agree(self.comm, error, timeout)
-        right, known = counted(self.comm, own, timeout)
+        agree(comm, error, timeout)
+        right, known = counted(comm, own, timeout)
         if not known:
             raise InputError("no target agent has given labels; score needs those of one or more.")
         return float(right / known)
@@ -140,6 +136,12 @@ class DistributedTransport:
                 "one for each row."
             )
         return int((predicted == y).sum()), predicted.size
+
+    @property
+    def _agents(self) -> MPI.Intracomm:
+        if self.comm is None:
+            raise InputError("comm is None; give the communicator of all agents, such as MPI.COMM_WORLD.")
+        return self.comm
 
     @property
     def _timeout(self) -> float:

@@ -123,11 +123,6 @@ def adapt_notes(setting: Setting, options: AdaptOptions) -> tuple[str, ...]:
             ("Privacy: a" if options.reading == "1nn" else "Privacy: no features were sent; a")
             + " target learnt the mass each class of each source sends its rows."
         )
-    if options.method == "class-regularised" and options.class_rounds > 1:
-        notes.append(
-            "Values are those of the last tangent's problem, whose cost is C and the slope of the penalty: "
-            "transport_cost is <C + slope,pi>, not <C,pi>, and the other values have the slope in them, too."
-        )
     notes.append(
         "Privacy: all agents know which classes there are, their shares in all source rows, and how many of its known "
         "labels each target predicted."
