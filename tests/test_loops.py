@@ -224,8 +224,9 @@ def test_two_halves_are_the_entry_and_the_upper_one_is_near_it(given: type, widt
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)
 @pytest.mark.parametrize(("rows", "width", "inner"), [(1, 1, 1), (6, 16, 3), (29, 47, 52), (7, 333, 258), (5, 9000, 4)])
 def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, inner: int) -> None:
-    """Against NumPy in float64; rows whose number is no multiple of six, and so many columns that few rows go at once.
-    An exponent is off by what its terms lose when they are added up in float32, an entry by as much of itself."""
+    """Against NumPy in float64, to base 2; rows whose number is no multiple of six, and so many columns that few rows
+    go at once. An exponent is off by what its terms lose when they are added up in float32, an entry by as much of
+    itself."""
     rng = np.random.default_rng(inner)
     left, right = (rng.normal(size=(many, inner)) for many in (rows, width))
     packed, left = loops.packed(right), left.astype(np.float32)
@@ -243,10 +244,13 @@ def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, 
         return loops.joined_halves(upper, lower, width), tops
 
     found, tops = entries(None)
-    assert np.all(np.abs(tops - exponent.max(axis=1)) <= off.max(axis=1))
+    np.testing.assert_array_equal(tops, np.rint(tops))
+    above = exponent.max(axis=1) - tops
+    assert np.all(above > -1.0 - off.max(axis=1))
+    assert np.all(above <= 30.0)
     inside = np.maximum(exponent - tops[:, None], -80.0)
     rounding = 4 * np.finfo(np.float32).eps * (1.0 + np.abs(inside))
-    assert np.all(np.abs(np.log(found.astype(float)) - inside) <= off + rounding)
+    assert np.all(np.abs(np.log2(found.astype(float)) - inside) <= off + rounding)
     again, _ = entries(tops)
     np.testing.assert_array_equal(again, found)
     lower_by_two, _ = entries(tops + np.float32(2.0))
@@ -257,6 +261,25 @@ def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, 
         entries(np.zeros(rows + 1, dtype=np.float32))
     np.testing.assert_array_equal(loops.packed(np.asfortranarray(right)), packed)
     np.testing.assert_array_equal(loops.packed(np.repeat(right, 2, axis=1)[:, ::2]), packed)
+
+
+@pytest.mark.parametrize("_way", ["compiled"], indirect=True)
+@pytest.mark.parametrize(("rows", "width"), [(3, 300), (40, 1000)])
+def test_a_lonely_large_exponent_is_seen_where_nobody_looked_for_it(rows: int, width: int) -> None:
+    """What is taken off a row is the largest of some of its exponents. With another one far above, an entry would be
+    more than float32 holds: such rows are made again, and what is far below is at the floor of 2^-115."""
+    for place in (17, width - 3, width // 2 + 40):
+        column = np.zeros(width, dtype=np.float32)
+        column[place] = 200.0
+        left, right = np.ones((rows, 2)), np.zeros((width, 2))
+        upper, lower = (np.empty((rows, -(-width // 16) * 8), dtype=np.uint32) for _ in range(2))
+        packed = loops.packed(right)
+        given, tops = loops.product_arguments(left.astype(np.float32), packed, column, None, -115.0, upper, lower)
+        loops.call("absorb_product", rows, width, *given)
+        np.testing.assert_array_equal(tops, 200.0)
+        expected = np.full((rows, width), np.float32(2.0**-115))
+        expected[:, place] = 1.0
+        np.testing.assert_array_equal(loops.joined_halves(upper, lower, width), expected)
 
 
 @pytest.mark.skipif(

@@ -7,6 +7,7 @@ asked for.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Sequence
 from copy import copy
@@ -24,6 +25,8 @@ from deot_mpi.roles import Role
 Shown = dict[Kind, NDArray[np.generic]]
 """What an agent shows of its samples: one array per kind of message."""
 
+BIT = math.log(2.0)
+"""In nats."""
 _MANY_COLUMNS = 256
 """Columns beyond which a copy of the factors costs more than one more pass over the product."""
 _SINGLE_LARGEST = 60.0
@@ -164,16 +167,16 @@ class ProductPairs:
         column = self._right[:, -1] / temperature + columns
         middle = column.mean()
         return Factors(
-            left=(self._left[:, :-2] / temperature).astype(np.float32),
+            left=(self._left[:, :-2] / (temperature * BIT)).astype(np.float32),
             right=self._packed,
-            column=(column - middle).astype(np.float32),
+            column=((column - middle) / BIT).astype(np.float32),
             offset=self._left[:, -2] / temperature + middle,
         )
 
 
 @dataclass(frozen=True)
 class Factors:
-    """log K_nm = <left_n, right_m> + column_m + offset_n, the first two in float32 and not computed yet."""
+    """log K_nm = (<left_n, right_m> + column_m) log 2 + offset_n, the first two in float32 and not computed yet."""
 
     left: NDArray[np.float32]
     right: NDArray[np.float32]

@@ -119,7 +119,7 @@ class Entries(Protocol):
 
     def put(self, exponents: Exponents, rows: slice, tops: Floats | None) -> Floats:
         """Make them exp(exponent_nm - top_n), or the floor, from some rows of the exponents (without their offset).
-        Returns ``tops``: the largest exponent of each row, unless they are given."""
+        Returns ``tops``: near the largest exponent of each row, below it by 21 at most, unless they are given."""
 
     def numbers(self) -> NDArray[np.floating]:
         """As an array."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from deot_mpi.data.samples import Floats
 from deot_mpi.kernel import loops
-from deot_mpi.kernel.base import Factors
+from deot_mpi.kernel.base import BIT, Factors
 from deot_mpi.kernel.entries import FLOOR, Exponents, Layout, Sweep, Tallies
 from deot_mpi.kernel.loops import BLOCK, WORDS
 
@@ -95,9 +95,9 @@ class Halves:
 
     def put(self, exponents: Exponents, rows: slice, tops: Floats | None) -> Floats:
         if isinstance(exponents, Factors):
-            given, found = self._product(exponents, rows, tops)
+            given, found = self._product(exponents, rows, None if tops is None else np.rint(tops / BIT))
             loops.call("absorb_product", len(found), self._layout.width, *given)
-            return found.astype(np.float64)
+            return BIT * found.astype(np.float64)
         exponent = exponents.rows(rows.start, rows.stop)
         tops = exponent.max(axis=1) if tops is None else tops
         loops.absorb_halves(exponent, tops, FLOOR["float32"], self._upper, self._lower)
@@ -139,13 +139,13 @@ class Halves:
         loops.call(
             "sweep_product", *size, *given, sweep.scaled, lift, shares, scale, *sums.columns, *sums.wanted(sweep)
         )
-        return tops.astype(np.float64), sums.total
+        return BIT * tops.astype(np.float64), sums.total
 
     def _product(
         self, factors: Factors, rows: slice, tops: Floats | None
     ) -> tuple[tuple[Any, ...], NDArray[np.floating]]:
         return loops.product_arguments(
-            factors.left[rows], factors.right, factors.column, tops, FLOOR["float32"], self._upper, self._lower
+            factors.left[rows], factors.right, factors.column, tops, FLOOR["float32"] / BIT, self._upper, self._lower
         )
 
     def _laid_out(

@@ -28,12 +28,12 @@ BLOCK, WORDS = 16, 8
 """Columns that ``passes/halves.h`` takes together, and words that hold one half of their entries."""
 CACHE_LINE = 64
 """Bytes."""
-_AT_ONCE, _MOST_AT_ONCE, _SCRATCH = 12, 2, 1 << 17
+_AT_ONCE, _MOST_AT_ONCE, _NEAR = 12, 2, 1 << 17
 """Rows that ``absorb_product`` takes together, how many times as many it makes at most before it goes on with them, and
-how many numbers these should have, for a near cache."""
+how many entries these should have, for a near cache."""
 _MOST_LINES = 16
 """That ``passes/mixing.c`` takes."""
-_VERSION = 7
+_VERSION = 8
 """Of what the passes take, as ``passes/plain.c`` has it: with other arguments, it is another one."""
 _PASSES = (
     "version", "has_wide_registers", "absorb_single", "absorb_rounded", "absorb_double", "absorb_split_single",
@@ -169,9 +169,10 @@ def product_arguments(
     upper: NDArray[np.uint32],
     lower: NDArray[np.uint32],
 ) -> tuple[tuple[Any, ...], Rows]:
-    """What ``absorb_product`` and ``sweep_product`` take to make halves, as ``absorb_halves`` does, from exponents
-    <left_n, right_m> + column_m, for a right side that is ``packed``: they are always added up in one order, and not
-    held. Also where ``tops`` will be, what is taken off each row: its largest exponent unless they are given."""
+    """What ``absorb_product`` and ``sweep_product`` take to make halves, as ``absorb_halves`` does, but from exponents
+    <left_n, right_m> + column_m to base 2, for a right side that is ``packed``: they are always added up in one order,
+    and not held. Also where ``tops`` will be, what is taken off each row: unless they are given, a whole number near
+    its largest exponent, below it by 30 at most."""
     (rows, inner), blocks, width = left.shape, len(right), column.size
     _size(upper, lower)
     if right.shape != (-(-width // BLOCK), inner, BLOCK) or upper.shape != (rows, blocks * WORDS):
@@ -180,11 +181,10 @@ def product_arguments(
     tops = np.empty(rows, dtype=np.float32) if tops is None else _line(tops, rows, np.dtype(np.float32))
     padded = room((blocks * BLOCK,))
     padded[:width], padded[width:] = column, 0.0
-    together = max(1, min(_MOST_AT_ONCE, _SCRATCH // (_AT_ONCE * padded.size))) * _AT_ONCE
-    turned, scratch = room((together * inner,)), room((together, padded.size))
+    together = max(1, min(_MOST_AT_ONCE, _NEAR // (_AT_ONCE * padded.size))) * _AT_ONCE
     left, right = (np.ascontiguousarray(side, dtype=np.float32) for side in (left, right))
     given = (inner, left, right, padded, int(find), tops, ctypes.c_float(floor), together, int(wide))
-    return (*given, turned, scratch, upper, lower), tops
+    return (*given, room((together * inner,)), upper, lower), tops
 
 
 def plan_rows(exponent: Floats) -> tuple[Floats, Floats]:

@@ -35,8 +35,8 @@ class RowBlock(Rows):
     """The rows of one source agent. ``sweep`` is a Sinkhorn step of its rows and its part of one for the columns.
 
     What is stored is S_nm = exp(log K_nm + g0_m + log w_m - shift_n), with w_m = (e_ij/e_i) beta_m, g0 the potential it
-    was absorbed at and shift_n the largest exponent of the row: entries lie in (0, 1], whatever eps is. For a potential
-    g near g0, r_n = sum_m S_nm exp(g_m - g0_m) gives f_n = -shift_n - log r_n, and
+    was absorbed at and shift_n near the row's largest exponent: its largest entry lies between 1/2 and e^21, whatever
+    eps is. For a potential g near g0, r_n = sum_m S_nm exp(g_m - g0_m) gives f_n = -shift_n - log r_n, and
     sum_n alpha_n exp(f_n + log K_nm) = exp(-g0_m - log w_m) sum_n (alpha_n/r_n) S_nm.
     Above the memory limit S is not kept, but computed again chunk by chunk in every sweep, with the same bits.
     """

@@ -1,12 +1,16 @@
 /* Entries in two halves straight from factors of short rows, and the first sweep over them. */
 #include "halves.h"
 
-/* Entries from factors of short rows: exponent_nm = column_m + sum_k left_nk right_mk, in two halves. `right` is packed:
- * for every block of 16 of its rows, the first number of each, the second of each, and so on, with zeros after the last
- * row; `column` has zeros there, too. Some rows at a time (`together`, a multiple of 2 ROWS_AT_ONCE) are made in
- * `scratch`, which stays in a near cache until their entries are there and have been added up: six rows (twelve in wide
- * registers) times a block at a time in registers. `tops` has what is taken off each row or, with `find`, gets the row's largest exponent. */
-enum { ROWS_AT_ONCE = 6, MOST_TOGETHER = 24, PANELS_AT_ONCE = 16 };
+/* Entries from factors of short rows: log2 S_nm = column_m + sum_k left_nk right_mk - top_n, in two halves. `right` is
+ * packed: for every block of 16 of its rows, the first number of each, the second of each, and so on, with zeros after
+ * the last row; `column` has zeros there, too. `together` rows (a multiple of 2 ROWS_AT_ONCE) are made before they are
+ * added up, so that they are still in a near cache then: a strip of TOGETHER columns at a time, whose exponents are for
+ * six rows (twelve in wide registers) in the nearest.
+ *
+ * `tops` has what is taken off each row, a whole number or, with `find`, gets it. Entries may then be up to 2^MOST_ABOVE:
+ * the largest of all exponents is known only when it is too late, so what is taken off is the largest of some columns'.
+ * Times what potentials may move (e^30), a row's sum is then still one that a share of 1e-6 can be divided by in float32. */
+enum { ROWS_AT_ONCE = 6, MOST_TOGETHER = 24, LOOKED_AT = 4, MOST_ABOVE = 30 };
 
 typedef struct {
     ptrdiff_t inner;
@@ -14,7 +18,7 @@ typedef struct {
     ptrdiff_t find;
     float *tops, floor_;
     ptrdiff_t together, wide;
-    float *turned, *scratch;
+    float *turned;
 } factors;
 
 /* Six rows times a block. */
@@ -76,26 +80,6 @@ ptrdiff_t has_wide_registers(void) { return 0; }
 #define wide_panel_product panel_product /* never asked for */
 #endif
 
-/* In several numbers at a time, since each waits for the one before. */
-INLINE float largest(ptrdiff_t width, const float *row)
-{
-    enum { APART = 32 };
-    float tops[APART];
-    for (ptrdiff_t k = 0; k < APART; k++)
-        tops[k] = row[0];
-    ptrdiff_t m = 0;
-    for (; m + APART <= width; m += APART)
-#pragma omp simd
-        for (ptrdiff_t k = 0; k < APART; k++)
-            tops[k] = row[m + k] > tops[k] ? row[m + k] : tops[k];
-    for (; m < width; m++)
-        tops[0] = row[m] > tops[0] ? row[m] : tops[0];
-    float top = tops[0];
-    for (ptrdiff_t k = 1; k < APART; k++)
-        top = tops[k] > top ? tops[k] : top;
-    return top;
-}
-
 /* `right` for factors, from rows `stride` numbers apart. */
 void pack(ptrdiff_t rows, ptrdiff_t inner, ptrdiff_t stride, const double *right, float *packed)
 {
@@ -106,118 +90,146 @@ void pack(ptrdiff_t rows, ptrdiff_t inner, ptrdiff_t stride, const double *right
                     start + n < rows ? (float)right[(start + n) * stride + k] : 0.0f;
 }
 
-/* A row's entries from its exponents, in place and in halves; with `scaled`, their sums as both_sums finds them. */
-INLINE void make_row(
-    ptrdiff_t width, float *row, float top, float floor_, uint32_t *upper, uint32_t *lower, const float *scaled,
-    double *sum, double *sum_upper)
+/* A row's entries in a strip of columns, at most TOGETHER, from their exponents, which are spent; with `scaled`, their
+ * part of the row's sums as both_sums finds it. Returns the largest exponent. */
+INLINE float make_strip(
+    ptrdiff_t width, float *restrict part, float top, float floor_, uint32_t *upper, uint32_t *lower,
+    const float *scaled, double *sum, double *sum_upper)
 {
     eight_words *to = (eight_words *)upper, *to_lower = (eight_words *)lower;
-    double found = 0.0, found_upper = 0.0;
-    for (ptrdiff_t start = 0; start < width; start += TOGETHER) {
-        ptrdiff_t many = width - start < TOGETHER ? width - start : TOGETHER;
-        float *restrict part = row + start;
-#pragma omp simd
-        for (ptrdiff_t m = 0; m < many; m++) {
-            float x = part[m] - top;
-            part[m] = exp_single(floor_ > x ? floor_ : x);
-        }
-        for (; many % BLOCK; many++)
-            part[many] = 0.0f;
-        eight below = {0.0f}, above = {0.0f}, below_upper = {0.0f}, above_upper = {0.0f};
-        for (ptrdiff_t m = 0; m < many; m += BLOCK, to++, to_lower++) {
-            eight_words low = *(const eight_words *)(part + m), high = *(const eight_words *)(part + m + 8);
-            put_block(low, high, to, to_lower);
-            if (scaled) {
-                eight x = *(const eight *)(scaled + start + m), y = *(const eight *)(scaled + start + m + 8);
-                below += (eight)low * x;
-                above += (eight)high * y;
-                below_upper += (eight)rounded(low) * x;
-                above_upper += (eight)rounded(high) * y;
-            }
-        }
-        found += added(below + above);
-        found_upper += added(below_upper + above_upper);
+    float rounder = SINGLE_ROUNDER - top, least = top + floor_, largest = least;
+#pragma omp simd reduction(max : largest)
+    for (ptrdiff_t m = 0; m < width; m++) {
+        float x = least > part[m] ? least : part[m];
+        largest = x > largest ? x : largest;
+        uint32_t bits = power_of_two(x, rounder);
+        memcpy(part + m, &bits, sizeof bits);
     }
-    if (scaled)
-        *sum = found, *sum_upper = found_upper;
+    for (; width % BLOCK; width++)
+        part[width] = 0.0f;
+    eight below = {0.0f}, above = {0.0f}, below_upper = {0.0f}, above_upper = {0.0f};
+    for (ptrdiff_t m = 0; m < width; m += BLOCK, to++, to_lower++) {
+        eight_words low = *(const eight_words *)(part + m), high = *(const eight_words *)(part + m + 8);
+        put_block(low, high, to, to_lower);
+        if (scaled) {
+            eight x = *(const eight *)(scaled + m), y = *(const eight *)(scaled + m + 8);
+            below += (eight)low * x;
+            above += (eight)high * y;
+            below_upper += (eight)rounded(low) * x;
+            above_upper += (eight)rounded(high) * y;
+        }
+    }
+    if (scaled) {
+        *sum += added(below + above);
+        *sum_upper += added(below_upper + above_upper);
+    }
+    return largest;
 }
 
-/* Exponents of `many` rows from `start` on, in scratch. */
-INLINE void make_exponents(const factors *f, ptrdiff_t blocks, ptrdiff_t start, ptrdiff_t many)
+/* Exponents, but for what is taken off, of one block of the rows side by side from n on, `stride` numbers apart. */
+INLINE void make_exponents(const factors *f, ptrdiff_t n, ptrdiff_t block, float *out, ptrdiff_t stride)
 {
-    ptrdiff_t stride = blocks * BLOCK, inner = f->inner;
-    for (ptrdiff_t n = 0; n < f->together; n++) /* six rows side by side; those after the last are zero */
-        for (ptrdiff_t k = 0; k < inner; k++)
-            f->turned[(n / ROWS_AT_ONCE * inner + k) * ROWS_AT_ONCE + n % ROWS_AT_ONCE] =
-                n < many ? f->left[(start + n) * inner + k] : 0.0f;
-    for (ptrdiff_t first = 0; first < blocks; first += PANELS_AT_ONCE) {
-        ptrdiff_t last = first + PANELS_AT_ONCE < blocks ? first + PANELS_AT_ONCE : blocks;
-        for (ptrdiff_t n = 0; n < many; n += f->wide ? 2 * ROWS_AT_ONCE : ROWS_AT_ONCE)
-            for (ptrdiff_t c = first; c < last; c++) {
-                const float *left = f->turned + n * inner, *panel = f->right + c * BLOCK * inner;
-                float *out = f->scratch + n * stride + c * BLOCK;
-                if (f->wide)
-                    wide_panel_product(inner, left, panel, f->column + c * BLOCK, out, stride);
-                else
-                    panel_product(inner, left, panel, f->column + c * BLOCK, out, stride);
+    const float *left = f->turned + n * f->inner, *panel = f->right + block * BLOCK * f->inner;
+    if (f->wide)
+        wide_panel_product(f->inner, left, panel, f->column + block * BLOCK, out, stride);
+    else
+        panel_product(f->inner, left, panel, f->column + block * BLOCK, out, stride);
+}
+
+INLINE ptrdiff_t side_by_side(const factors *f) { return f->wide ? 2 * ROWS_AT_ONCE : ROWS_AT_ONCE; }
+
+/* What is taken off each row: the largest exponent in some blocks all over the columns, rounded up. */
+INLINE void guess_tops(const factors *f, ptrdiff_t width, ptrdiff_t many, float *tops)
+{
+    float tile[2 * ROWS_AT_ONCE * BLOCK];
+    ptrdiff_t whole = width / BLOCK, seen = whole ? BLOCK : width;
+    for (ptrdiff_t n = 0; n < many; n += side_by_side(f)) {
+        ptrdiff_t rows = many - n < side_by_side(f) ? many - n : side_by_side(f);
+        for (ptrdiff_t k = 0; k < LOOKED_AT; k++) {
+            make_exponents(f, n, whole * k / LOOKED_AT, tile, BLOCK);
+            for (ptrdiff_t r = 0; r < rows; r++) {
+                float top = k ? tops[n + r] : tile[r * BLOCK];
+#pragma omp simd reduction(max : top)
+                for (ptrdiff_t m = 0; m < seen; m++)
+                    top = tile[r * BLOCK + m] > top ? tile[r * BLOCK + m] : top;
+                tops[n + r] = top;
             }
+        }
+        for (ptrdiff_t r = 0; r < rows; r++)
+            tops[n + r] = ceilf(tops[n + r]);
     }
 }
 
-/* `many` rows from `start` on; the first one's halves are at `upper` and `lower`. With `scaled`, their sums, too.
- * Never inlined: the same bits for whoever asks. */
+/* All entries of rows that stand side by side, with given tops. */
+INLINE void make_strips(
+    const factors *f, ptrdiff_t width, ptrdiff_t many, const float *tops, uint32_t *upper, uint32_t *lower,
+    const float *scaled, double *sums, double *sums_upper, float *largest)
+{
+    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
+    float strip[2 * ROWS_AT_ONCE * TOGETHER] __attribute__((aligned(64)));
+    for (ptrdiff_t n = 0; n < many; n++)
+        sums[n] = sums_upper[n] = 0.0, largest[n] = -FLT_MAX;
+    for (ptrdiff_t start = 0; start < width; start += TOGETHER) {
+        ptrdiff_t columns = width - start < TOGETHER ? width - start : TOGETHER, word = start / BLOCK * WORDS;
+        for (ptrdiff_t n = 0; n < many; n += side_by_side(f)) {
+            ptrdiff_t rows = many - n < side_by_side(f) ? many - n : side_by_side(f);
+            for (ptrdiff_t m = 0; m < columns; m += BLOCK) {
+                /* Memory has nothing to do meanwhile: ask for where their entries go; two blocks are a line of it. */
+                for (ptrdiff_t r = n; m % (2 * BLOCK) == 0 && r < n + rows; r++) {
+                    __builtin_prefetch(upper + r * row + word + m / BLOCK * WORDS, 1, 3);
+                    __builtin_prefetch(lower + r * row + word + m / BLOCK * WORDS, 1, 3);
+                }
+                make_exponents(f, n, (start + m) / BLOCK, strip + m, TOGETHER);
+            }
+            for (ptrdiff_t r = n; r < n + rows; r++) {
+                float top = make_strip(
+                    columns, strip + (r - n) * TOGETHER, tops[r], f->floor_, upper + r * row + word,
+                    lower + r * row + word, scaled ? scaled + start : 0, sums + r, sums_upper + r);
+                largest[r] = top > largest[r] ? top : largest[r];
+            }
+        }
+    }
+}
+
+/* `many` rows from `start` on; the first one's halves are at `upper` and `lower`. With `scaled`, their sums, too. Where
+ * too little was taken off a row, they are made again. Never inlined: the same bits for whoever asks. */
 FOR_EVERY_PROCESSOR __attribute__((noinline))
 void make_rows(
     const factors *f, ptrdiff_t width, ptrdiff_t start, ptrdiff_t many, uint32_t *upper, uint32_t *lower,
     const float *scaled, double *sums, double *sums_upper)
 {
-    ptrdiff_t blocks = (width + BLOCK - 1) / BLOCK, row = blocks * WORDS;
-    make_exponents(f, blocks, start, many);
-    for (ptrdiff_t n = 0; n < many; n++) {
-        float *numbers = f->scratch + n * blocks * BLOCK;
-        if (f->find)
-            f->tops[start + n] = largest(width, numbers);
-        if (scaled)
-            make_row(
-                width, numbers, f->tops[start + n], f->floor_, upper + n * row, lower + n * row, scaled, sums + n,
-                sums_upper + n);
-        else
-            make_row(width, numbers, f->tops[start + n], f->floor_, upper + n * row, lower + n * row, 0, 0, 0);
+    float *tops = f->tops + start, largest[MOST_TOGETHER];
+    for (ptrdiff_t n = 0; n < f->together; n++) /* six rows side by side; those after the last are zero */
+        for (ptrdiff_t k = 0; k < f->inner; k++)
+            f->turned[(n / ROWS_AT_ONCE * f->inner + k) * ROWS_AT_ONCE + n % ROWS_AT_ONCE] =
+                n < many ? f->left[(start + n) * f->inner + k] : 0.0f;
+    if (f->find)
+        guess_tops(f, width, many, tops);
+    for (ptrdiff_t again = 1; again;) {
+        make_strips(f, width, many, tops, upper, lower, scaled, sums, sums_upper, largest);
+        again = 0;
+        for (ptrdiff_t n = 0; f->find && n < many; n++)
+            if (largest[n] > tops[n] + MOST_ABOVE)
+                tops[n] = ceilf(largest[n]), again = 1;
     }
 }
 
 void absorb_product(
     ptrdiff_t rows, ptrdiff_t width, ptrdiff_t inner, const float *left, const float *right, const float *column,
-    ptrdiff_t find, float *tops, float floor_, ptrdiff_t together, ptrdiff_t wide, float *turned, float *scratch,
-    uint32_t *upper, uint32_t *lower)
+    ptrdiff_t find, float *tops, float floor_, ptrdiff_t together, ptrdiff_t wide, float *turned, uint32_t *upper,
+    uint32_t *lower)
 {
-    factors f = {inner, left, right, column, find, tops, floor_, together, wide, turned, scratch};
+    factors f = {inner, left, right, column, find, tops, floor_, together, wide, turned};
     ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
+    double sums[MOST_TOGETHER], sums_upper[MOST_TOGETHER];
     for (ptrdiff_t n = 0; n < rows; n += together)
         make_rows(
-            &f, width, n, rows - n < together ? rows - n : together, upper + n * row, lower + n * row, 0, 0, 0);
-}
-
-/* column_m += sum_n weight_n S_nm over some rows, at most six, that were just made, and the same of upper halves. */
-INLINE void add_made_weighed(
-    ptrdiff_t rows, ptrdiff_t blocks, const float *made, const float *weight, float *restrict column,
-    float *restrict column_upper)
-{
-    for (ptrdiff_t k = 0; k < 2 * blocks; k++) {
-        eight *to = (eight *)(column + k * 8), *to_upper = (eight *)(column_upper + k * 8);
-        eight x = *to, x_upper = *to_upper;
-#pragma GCC unroll 6
-        for (ptrdiff_t n = 0; n < rows; n++) {
-            eight entries = *(const eight *)(made + n * blocks * BLOCK + k * 8);
-            x += weight[n] * entries;
-            x_upper += weight[n] * (eight)rounded((eight_words)entries);
-        }
-        *to = x, *to_upper = x_upper;
-    }
+            &f, width, n, rows - n < together ? rows - n : together, upper + n * row, lower + n * row, 0, sums,
+            sums_upper);
 }
 
 /* As sweep_both_span, of entries that are made on the way, those of rows from `place` on of the factors: added up while
- * they are in a near cache; the halves are not read. The same bits. */
+ * they are in a near cache. The same bits. */
 INLINE void sweep_made_span(
     const factors *f, ptrdiff_t place, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t width, uint32_t *upper,
     uint32_t *lower, const float *scaled, double *lift, const double *shares, double *scale, float *column,
@@ -239,12 +251,12 @@ INLINE void sweep_made_span(
                 memset(column, 0, (size_t)(blocks * BLOCK) * sizeof *column);
                 memset(column_upper, 0, (size_t)(blocks * BLOCK) * sizeof *column_upper);
             }
-            const float *made = f->scratch + k * blocks * BLOCK;
-            ptrdiff_t together = k + ROWS_AT_ONCE <= many && n + k + ROWS_AT_ONCE <= stop ? ROWS_AT_ONCE : 1;
-            if (together == ROWS_AT_ONCE)
-                add_made_weighed(ROWS_AT_ONCE, blocks, made, weight + k, column, column_upper);
+            const uint32_t *words = upper + (n + k) * row, *rest = lower + (n + k) * row;
+            ptrdiff_t together = k + 4 <= many && n + k + 4 <= stop ? 4 : 1;
+            if (together == 4)
+                add_both_weighed(4, blocks, words, rest, 0, weight + k, column, column_upper);
             else
-                add_made_weighed(1, blocks, made, weight + k, column, column_upper);
+                add_both_weighed(1, blocks, words, rest, 0, weight + k, column, column_upper);
             k += together;
             if (n + k == stop) {
                 carry(width, column, total);
@@ -259,10 +271,10 @@ FOR_EVERY_PROCESSOR
 void sweep_product(
     ptrdiff_t spans, const int64_t *bounds, ptrdiff_t step, ptrdiff_t width, ptrdiff_t inner, const float *left,
     const float *right, const float *columns, ptrdiff_t find, float *tops, float floor_, ptrdiff_t together,
-    ptrdiff_t wide, float *turned, float *scratch, uint32_t *upper, uint32_t *lower, const float *scaled, double *lift,
+    ptrdiff_t wide, float *turned, uint32_t *upper, uint32_t *lower, const float *scaled, double *lift,
     const double *shares, double *scale, float *column, float *column_upper, double *span, double *total)
 {
-    factors f = {inner, left, right, columns, find, tops, floor_, together, wide, turned, scratch};
+    factors f = {inner, left, right, columns, find, tops, floor_, together, wide, turned};
     ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
     for (ptrdiff_t s = 0; s < spans; s++) {
         ptrdiff_t n = bounds[s];

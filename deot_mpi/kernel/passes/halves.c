@@ -98,19 +98,6 @@ void upper_sums(
         one_upper_sum(upper + n * row, blocks, scaled, sums + n);
 }
 
-/* Ask for rows that come next, while those at hand are in a near cache and memory has nothing to do: as far ahead as
- * this, into the cache that is not the nearest, which is full. */
-enum { ROWS_AHEAD = 8 };
-
-INLINE void ask_for_next(ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *words, ptrdiff_t k)
-{
-    if (k % 2 == 0) { /* two blocks are a line of the cache */
-#pragma GCC unroll 4
-        for (ptrdiff_t n = 0; n < rows; n++)
-            __builtin_prefetch(words + ((ROWS_AHEAD + n) * blocks + k) * WORDS, 0, 2);
-    }
-}
-
 /* Squares of numbers below this are not told apart: they would fall out of float32. */
 static const float LEAST_ROOT = 1e-18f;
 
@@ -211,29 +198,6 @@ void sweep_upper(
     }
 }
 
-/* The same of both halves, and beside it of the upper ones alone. */
-INLINE void add_both_weighed(
-    ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const uint32_t *lower, const float *weight,
-    float *restrict column, float *restrict column_upper)
-{
-    for (ptrdiff_t k = 0; k < blocks; k++) {
-        ask_for_next(rows, blocks, upper, k);
-        ask_for_next(rows, blocks, lower, k);
-        eight *to = (eight *)(column + k * BLOCK), *to_upper = (eight *)(column_upper + k * BLOCK);
-        eight x = to[0], y = to[1], x_upper = to_upper[0], y_upper = to_upper[1];
-#pragma GCC unroll 4
-        for (ptrdiff_t n = 0; n < rows; n++) {
-            eight_words u = *(const eight_words *)(upper + (n * blocks + k) * WORDS);
-            eight_words l = *(const eight_words *)(lower + (n * blocks + k) * WORDS);
-            x += weight[n] * both_below(u, l);
-            y += weight[n] * both_above(u, l);
-            x_upper += weight[n] * upper_below(u);
-            y_upper += weight[n] * upper_above(u);
-        }
-        to[0] = x, to[1] = y, to_upper[0] = x_upper, to_upper[1] = y_upper;
-    }
-}
-
 /* sum_m S_nm scaled_m of some rows, at most two, and the same sums over the upper halves. */
 INLINE void both_sums(
     ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const uint32_t *lower, const float *scaled, double *sums,
@@ -293,9 +257,9 @@ INLINE void sweep_both_span(
             weight[k] = (float)(shares[n + k] / scale[n + k]);
         }
         if (total && together == 4)
-            add_both_weighed(4, blocks, upper + n * row, lower + n * row, weight, column, column_upper);
+            add_both_weighed(4, blocks, upper + n * row, lower + n * row, 1, weight, column, column_upper);
         else if (total)
-            add_both_weighed(1, blocks, upper + n * row, lower + n * row, weight, column, column_upper);
+            add_both_weighed(1, blocks, upper + n * row, lower + n * row, 1, weight, column, column_upper);
         n += together;
         if (total && n == stop) {
             carry(width, column, total);

@@ -39,6 +39,45 @@ INLINE double added(eight x)
     return (double)((x[0] + x[4]) + (x[1] + x[5])) + (double)((x[2] + x[6]) + (x[3] + x[7]));
 }
 
+/* Ask for rows that come next, while those at hand are in a near cache and memory has nothing to do: as far ahead as
+ * this, into the cache that is not the nearest, which is full. */
+enum { ROWS_AHEAD = 8 };
+
+INLINE void ask_for_next(ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *words, ptrdiff_t k)
+{
+    if (k % 2 == 0) { /* two blocks are a line of the cache */
+#pragma GCC unroll 4
+        for (ptrdiff_t n = 0; n < rows; n++)
+            __builtin_prefetch(words + ((ROWS_AHEAD + n) * blocks + k) * WORDS, 0, 2);
+    }
+}
+
+/* column_m += sum_n weight_n S_nm over some rows, at most four, and the same of upper halves; with `ahead`, rows that come
+ * next are asked for. */
+INLINE void add_both_weighed(
+    ptrdiff_t rows, ptrdiff_t blocks, const uint32_t *upper, const uint32_t *lower, ptrdiff_t ahead,
+    const float *weight, float *restrict column, float *restrict column_upper)
+{
+    for (ptrdiff_t k = 0; k < blocks; k++) {
+        if (ahead) {
+            ask_for_next(rows, blocks, upper, k);
+            ask_for_next(rows, blocks, lower, k);
+        }
+        eight *to = (eight *)(column + k * BLOCK), *to_upper = (eight *)(column_upper + k * BLOCK);
+        eight x = to[0], y = to[1], x_upper = to_upper[0], y_upper = to_upper[1];
+#pragma GCC unroll 4
+        for (ptrdiff_t n = 0; n < rows; n++) {
+            eight_words u = *(const eight_words *)(upper + (n * blocks + k) * WORDS);
+            eight_words l = *(const eight_words *)(lower + (n * blocks + k) * WORDS);
+            x += weight[n] * both_below(u, l);
+            y += weight[n] * both_above(u, l);
+            x_upper += weight[n] * upper_below(u);
+            y_upper += weight[n] * upper_above(u);
+        }
+        to[0] = x, to[1] = y, to_upper[0] = x_upper, to_upper[1] = y_upper;
+    }
+}
+
 INLINE void carry(ptrdiff_t width, const float *column, double *total)
 {
     for (ptrdiff_t m = 0; m < width; m++)

@@ -57,6 +57,22 @@ INLINE float exp_single(float x)
     return p * power;
 }
 
+/* 2^(x - whole) for a difference in [-125, 127], as the bits of a float32; `rounder` is SINGLE_ROUNDER - whole, with a
+ * whole number that is no larger than 2^21, so that taking it off costs nothing. The polynomial is off by 1.6e-8 at most
+ * and 1 at 0; its terms are added up in pairs, since each instruction waits for what it needs. */
+INLINE uint32_t power_of_two(float x, float rounder)
+{
+    float shifted = x + rounder;
+    float r = x - (shifted - rounder), square = r * r;
+    float low = 0.693147203f * r + 1.0f, middle = 0.0555033266f * r + 0.240226479f;
+    float high = square * 0.000153522051f + (0.001339882f * r + 0.00961844139f);
+    float p = square * (square * high + middle) + low;
+    uint32_t bits, n;
+    memcpy(&bits, &p, sizeof bits);
+    memcpy(&n, &shifted, sizeof n);
+    return bits + (n << 23); /* the exponent of p is next to 127: n is added to it, what stands above n is shifted out */
+}
+
 /* For x in [-708, 709]; a NaN stays one. */
 INLINE double exp_double(double x)
 {

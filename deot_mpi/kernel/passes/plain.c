@@ -4,7 +4,7 @@
 
 /* Another number whenever a pass takes other arguments, here and in loops.py: a library that was built before is then not
  * used. */
-ptrdiff_t version(void) { return 7; }
+ptrdiff_t version(void) { return 8; }
 
 /* out = exp(max(exponent - shift, floor)), row by row: entries in (0, 1] where shift is the row's largest exponent.
  * Comparisons are the way round in which a NaN stays one. */
