@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -214,6 +215,27 @@ def test_values_match_their_definitions(settle: bool) -> None:
     assert found.mass == pytest.approx(plan.sum(), rel=1e-13)
     assert found.log_kernel == pytest.approx((plan * problem.log_kernel).sum(), rel=1e-12)
     assert found.entropy == pytest.approx((plan * (np.log(plan) - 1)).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_more_rows_that_are_computed_again_take_no_more_memory(precision: str) -> None:
+    """But for some numbers a row: not even the column sums of a chunk are kept once they are added up."""
+    width, rng = 3000, np.random.default_rng(6)
+    y, log_weights, g = rng.normal(size=(width, 3)), np.full(width, -np.log(width)), np.zeros(width)
+    peaks = {}
+    for rows in (80, 800):
+        x = rng.normal(size=(rows, 3))
+        block = RowBlock(
+            distance_pairs(x, y, EPS), log_weights, {0: slice(None)}, np.full(rows, 1.0 / rows), 1.0,
+            precision=precision, memory=0.0,
+        )  # fmt: skip
+        tracemalloc.start()
+        f, _ = block.sweep(g)
+        block.plan_sum(f, g, lambda _, plan: plan.sum(axis=0, dtype=np.float64))
+        block.evaluate(f, g, settle=False)
+        peaks[rows] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peaks[800] - peaks[80] < 720 * 8 * 12  # the sums of a chunk, kept, would be 180 * 8 * 3000 / 8 bytes
 
 
 @pytest.mark.parametrize("spread", [1.0, 5.0])

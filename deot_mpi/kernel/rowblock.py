@@ -234,7 +234,7 @@ class RowBlock(Rows):
     def _sweep_anew(self, chunks: list[slice], sweep: Sweep, exponents: Exponents, anew: bool) -> Floats:
         """Column sums of one span, of entries that are not there yet, or not kept."""
         tallies, step = self._tallies, self._step
-        return in_order([self._absorbed(rows, exponents, anew).sweep(sweep, tallies, [rows], step) for rows in chunks])
+        return in_order(self._absorbed(rows, exponents, anew).sweep(sweep, tallies, [rows], step) for rows in chunks)
 
     def _exponents(self) -> Exponents:
         """log S but for the rows' shifts."""
@@ -308,7 +308,7 @@ class RowBlock(Rows):
             return np.asarray(plan)
 
         def partial(chunks: list[slice]) -> Floats:
-            return in_order([work(rows, chunk(rows)) for rows in chunks])
+            return in_order(work(rows, chunk(rows)) for rows in chunks)
 
         return in_order(self._over_spans(partial))
 

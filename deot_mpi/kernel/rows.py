@@ -5,7 +5,7 @@ Everything here is in nats: f = u/eps, g = v/eps, log K = -c/eps. No messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -134,10 +134,10 @@ def _split(chunks: list[slice], parts: int) -> list[list[slice]]:
     return [chunks[low:high] for low, high in pairwise(bounds)]
 
 
-def in_order(parts: list[Floats]) -> Floats:
-    if len(parts) == 1:
-        return parts[0]
-    total = np.zeros_like(parts[0])
+def in_order(parts: Iterable[Floats]) -> Floats:
+    """Their sum, added up as they come: of chunks nobody keeps more than one, however many rows there are."""
+    parts = iter(parts)
+    total = next(parts)
     for part in parts:
-        total += part
+        total = total + part
     return total
