@@ -142,8 +142,9 @@ def measure(pair: Pair, how: Settings, folder: Path, step: Callable[[str, float]
     settings = how.of(pair)
     seeds = settings["seeds"]
     steps = seeds * (len(agents.COLUMNS) + 2) + 2
-    steps += len(agents.BY_TARGET_LABELS) * len(how.grid) if settings["by_target_labels"] else 0
+    steps += (len(agents.BY_TARGET_LABELS) + 1) * len(how.grid) if settings["by_target_labels"] else 0
     one: dict[str, Any] = {"set": pair.set, "columns": {}, "runs": [], "at_every_eps": {}, "distances": []}
+    one["grid"] = settings["grid"]
     for line in _lines(pair.write(folder), settings):
         _note(one, line, seeds)
         step(line["column"], 1.0 / steps)
@@ -180,8 +181,8 @@ def _lines(folder: Path, settings: dict[str, Any]) -> Any:
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
     environment |= {f"POT_BACKEND_DISABLE_{name}": "1" for name in ("PYTORCH", "JAX", "TENSORFLOW", "CUPY")}
     mpirun = ["mpirun", "-n", str(RANKS), sys.executable, "-m", "mpi4py", "-m", "adaptation.agents"]
-    central = [sys.executable, "-m", "adaptation.central", str(folder), str(settings["seeds"])]
-    for command in ([*mpirun, str(folder), json.dumps(settings)], central):
+    central = [sys.executable, "-m", "adaptation.central"]
+    for command in ([*start, str(folder), json.dumps(settings)] for start in (mpirun, central)):
         for line in lines_of(command, environment, _PAIR_LIMIT):
             if line.startswith(MARK):
                 yield json.loads(line[len(MARK) :])

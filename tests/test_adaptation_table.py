@@ -66,8 +66,11 @@ def test_every_column_is_there_and_ours_is_pots(
         assert all(len(accuracies) == 1 and accuracies[0] > 0.5 for accuracies in one["columns"].values())
         assert one["columns"]["DEOT_K"] == one["columns"]["Sinkhorn"]
         assert max(one["distances"]) < 1e-6
-        assert one["at_every_eps"]["DEOT_K"] == one["columns"]["DEOT_K"]  # of one eps, that is the best
-    assert "| Clipart->Art |" in (tmp_path / "out" / "adaptation.md").read_text()
+        for column in ("DEOT_K", "OT-LpL1"):  # of one eps, that is the best
+            assert one["at_every_eps"][column] == one["columns"][column]
+    told = (tmp_path / "out" / "adaptation.md").read_text()
+    assert "| Clipart->Art |" in told
+    assert f"own, OT-LpL1, mean at each eps (a share of the mean cost): 0.1: {one['columns']['OT-LpL1'][0]:.3f}" in told
     assert (tmp_path / "out" / "adaptation.png").read_bytes().startswith(b"\x89PNG")
 
 

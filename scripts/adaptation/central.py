@@ -1,11 +1,13 @@
-"""The centralised columns of one pair, by POT: ``python -m adaptation.central FOLDER SEEDS``.
+"""The centralised columns of one pair, by POT: ``python -m adaptation.central FOLDER SETTINGS``.
 
 Sinkhorn and OT-LpL1 use the eps that the agents chose, seed by seed, so that columns differ by their method alone.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ _CLASS_WEIGHT = 0.1
 
 
 def main() -> None:
-    folder, seeds = sys.argv[1], int(sys.argv[2])
+    folder, settings = sys.argv[1], json.loads(sys.argv[2])
     (xs, ys), (xt, yt) = ((np.array(rows), labels) for rows, labels in (read(folder, "source"), read(folder, "target")))
     cost = ot.dist(xs, xt)
     a, b = np.full(len(xs), 1 / len(xs)), np.full(len(xt), 1 / len(xt))
@@ -30,21 +32,27 @@ def main() -> None:
     def mapped(plan: np.ndarray) -> np.ndarray:
         return np.asarray(plan / plan.sum(axis=1, keepdims=True)) @ xt
 
+    @cache
+    def sinkhorn(eps: float) -> np.ndarray:
+        return np.asarray(ot.sinkhorn(a, b, cost, eps, stopThr=1e-9, numItermax=20_000))
+
+    @cache
+    def grouped(eps: float) -> float:
+        return accuracy(mapped(ot.da.sinkhorn_lpl1_mm(a, ys, b, cost, eps, eta=_CLASS_WEIGHT)))
+
     announce(column="1NN", accuracy=accuracy(xs))
     announce(column="EMD", accuracy=accuracy(mapped(ot.emd(a, b, cost, numItermax=10_000_000))))
-    done: dict[float, tuple[float, float, np.ndarray]] = {}
-    for seed in range(seeds):
+    for seed in range(settings["seeds"]):
         with np.load(Path(folder) / f"potentials-{seed}.npz") as found:
-            eps, f, g = float(found["eps"]), found["source"], found["target"]
-        place = round(eps, 9)
-        if place not in done:
-            plan = ot.sinkhorn(a, b, cost, eps, stopThr=1e-9, numItermax=20_000)
-            grouped = ot.da.sinkhorn_lpl1_mm(a, ys, b, cost, eps, eta=_CLASS_WEIGHT)
-            done[place] = accuracy(mapped(plan)), accuracy(mapped(grouped)), plan
-        plain, grouped_accuracy, plan = done[place]
-        own = np.exp((f[:, None] + g - cost) / eps) * np.outer(a, b)
-        announce(column="Sinkhorn", seed=seed, accuracy=plain, distance=float(np.abs(own - plan).sum()))
-        announce(column="OT-LpL1", seed=seed, accuracy=grouped_accuracy)
+            chosen, f, g = float(found["eps"]), found["source"], found["target"]
+        eps = round(chosen, 9)  # of seeds that chose alike, sums differ in their last digits
+        plan, own = sinkhorn(eps), np.exp((f[:, None] + g - cost) / chosen) * np.outer(a, b)
+        distance = float(np.abs(own - plan).sum())
+        announce(column="Sinkhorn", seed=seed, accuracy=accuracy(mapped(plan)), distance=distance)
+        announce(column="OT-LpL1", seed=seed, accuracy=grouped(eps))
+    if settings["by_target_labels"]:
+        for scale in settings["grid"]:
+            announce(column="OT-LpL1 at every eps", scale=scale, accuracy=grouped(round(scale * cost.mean(), 9)))
 
 
 if __name__ == "__main__":

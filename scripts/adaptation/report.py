@@ -117,6 +117,20 @@ def rows(found: Found) -> list[list[str]]:
     return lines
 
 
+def at_every_eps(found: Found) -> list[str]:
+    """Means over the pairs of a set at each eps of the grid, where all were run there: what no choice of it mends."""
+    lines = []
+    for which in dict.fromkeys(one["set"] for one in found.values()):
+        pairs = [one for one in found.values() if one["set"] == which]
+        for column in COLUMNS:
+            every = [one["at_every_eps"].get(column) for one in pairs]
+            if all(every):
+                means = map(fmean, zip(*every, strict=True))
+                told = ", ".join(f"{share:g}: {at:.3f}" for share, at in zip(pairs[0]["grid"], means, strict=True))
+                lines.append(f"{which}, {column}, mean at each eps (a share of the mean cost): {told}")
+    return lines
+
+
 def show(console: Console, found: Found) -> None:
     table = Table(title="Accuracy, mean and standard deviation over seeds", title_justify="left")
     for place, column in enumerate(("pair", *COLUMNS)):
@@ -124,16 +138,16 @@ def show(console: Console, found: Found) -> None:
     for line in rows(found):
         table.add_row(*line)
     console.print(table)
-    for verdict in verdicts(found):
-        console.print(str(verdict), highlight=False)
-    console.print(SETTLED, highlight=False)
+    for line in [*map(str, verdicts(found)), *at_every_eps(found), SETTLED]:
+        console.print(line, highlight=False)
 
 
 def markdown(found: Found) -> str:
     head = ["pair", *COLUMNS]
     lines = [head, ["---", *["---:"] * len(COLUMNS)], *rows(found)]
     table = "\n".join("| " + " | ".join(cell.strip() for cell in line) + " |" for line in lines)
-    return "\n\n".join([table, "\n".join(f"- {verdict}" for verdict in verdicts(found)), SETTLED]) + "\n"
+    told = "\n".join(f"- {line}" for line in [*map(str, verdicts(found)), *at_every_eps(found)])
+    return "\n\n".join([table, told, SETTLED]) + "\n"
 
 
 def drawn(found: Found) -> Figure:
