@@ -85,7 +85,7 @@ def solve_adapt(
 
     def attempt(those: MPI.Intracomm, past: Past) -> AdaptResult:
         clock = Clock()
-        setting = past.meet(those, role, load_scaled, options, centre=options.centre, apart=options.from_means)
+        setting = past.meet(those, role, load_scaled, options, centre=options.centre)
         with setting.agents.freed_on_error():
             first = past.start(agree_on_start(setting, None if past.lost else start))
             keeper = past.keeper(setting, options, stop)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from deot_mpi.agent import Agents
 from deot_mpi.data.samples import Floats, Samples, check_samples
-from deot_mpi.data.start import Start, agree_on_start, from_means, given_start
+from deot_mpi.data.start import Start, agree_on_start, given_start
 from deot_mpi.divergence import self_costs
 from deot_mpi.exchange.traffic import expected_bytes, self_term_bytes
 from deot_mpi.faults.keeper import Keeper, Stop
@@ -102,7 +102,7 @@ def _solve_eot(
     past: Past,
 ) -> EOTResult:
     clock = Clock()
-    setting = past.meet(comm, role, load, options, centre=options.centre, apart=options.from_means)
+    setting = past.meet(comm, role, load, options, centre=options.centre)
     with setting.agents.freed_on_error():
         first = past.start(agree_on_start(setting, None if past.lost else start))
         keeper = past.keeper(setting, options, stop)
@@ -214,7 +214,6 @@ def solve_prepared(
     past: Past | None = None,
 ) -> Solution:
     """The rounds and the final reduce, with the kernel that agents hold."""
-    start = from_means(setting, holding.view.eps) if start is None else start
     recorder = Recorder(setting, progress)
     rule = Rule(options.rounds, options.tol, options.stop, options.check_every)
     with open_channels(setting, holding.view, options) as channels:

@@ -65,8 +65,6 @@ class Setting:
     samples: Samples
     rows: Floats
     """The agent's samples less the global mean (as they are, without centring)."""
-    apart: Floats | None = None
-    """The target domain's mean less the source domain's, where all agents know the two."""
 
     @property
     def storage_share(self) -> float:
@@ -82,14 +80,12 @@ def meet(
     *,
     one_space: bool = True,
     centre: bool = True,
-    apart: bool = False,
     left: dict[Role, NDArray[np.int64]] | None = None,
 ) -> Setting:
     """Bring the agents together: compare options, read samples, compare sizes, agree on E, find the centre.
 
     ``load`` gives this agent's own samples and may reject them; then all agents raise its sentence. With ``one_space``
-    both domains have the same columns and one centre, and with ``apart`` all also learn how far apart they are;
-    otherwise each has its own, and perhaps features in common.
+    both domains have the same columns and one centre; otherwise each has its own, and perhaps features in common.
     """
     ledger = Ledger()
     same_everywhere(comm, options.shared(), options.timeout, ledger)
@@ -102,7 +98,7 @@ def meet(
         edges = Edges(agents, protocol.neighbours(role, agents.index), ledger, options.timeout)
         setting = Setting(agents, collectives, ledger, sizes, protocol, edges, samples, samples.rows)
         if centre:
-            setting = centred(setting, apart=apart) if one_space else _centred_apart(setting)
+            setting = centred(setting) if one_space else _centred_apart(setting)
     return setting
 
 
@@ -161,21 +157,13 @@ def _linked_share(setting: Setting, role: Role) -> float:
     ))  # fmt: skip
 
 
-def centred(setting: Setting, *, apart: bool = False) -> Setting:
-    """Subtract the mean of the two domains' means: c(x,y) does not change, and sketches see more than the offset.
-
-    With ``apart`` the domains are added up apart, and all learn both means.
-    """
-    samples, shares = setting.samples, {role: _linked_share(setting, role) for role in Role}
-    row = np.zeros((len(Role) if apart else 1, samples.dimension))
-    place = list(Role).index(setting.agents.role) if apart else 0
-    row[place] = setting.storage_share * (samples.shares @ samples.rows)
-    sums = setting.collectives.masked_sum(setting.edges, row.ravel()).reshape(row.shape)
-    centre, distance = sums.sum(axis=0) / sum(shares.values()), None
-    if apart:
-        means = {role: total / shares[role] for role, total in zip(Role, sums, strict=True)}
-        distance = means[Role.TARGET] - means[Role.SOURCE]
-    return replace(setting, rows=samples.rows - centre, apart=distance)
+def centred(setting: Setting) -> Setting:
+    """Subtract the mean of the two domains' means: c(x,y) does not change, and sketches see more than the offset."""
+    samples = setting.samples
+    weighted_sum = setting.storage_share * (samples.shares @ samples.rows)
+    total = setting.collectives.masked_sum(setting.edges, weighted_sum)
+    centre = total / sum(_linked_share(setting, role) for role in Role)
+    return replace(setting, rows=samples.rows - centre)
 
 
 def _centred_apart(setting: Setting) -> Setting:

@@ -52,7 +52,7 @@ def build_parser(command: str = "eot", fresh_seed: int = 0) -> Parser:
         add_noise(parser)
         problem.add_argument(
             "--centre", action=argparse.BooleanOptionalAction, default=True,
-            help="subtract the global mean first; with the raw kernel, also start from the means (default: yes)",
+            help="subtract the global mean first (default: yes)",
         )  # fmt: skip
         solver.add_argument(
             "--rounds", type=int, default=default.rounds, metavar="T",

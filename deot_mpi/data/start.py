@@ -1,4 +1,4 @@
-"""Where a run starts: at zero, at what the domains' means say, or at the potentials of an earlier run."""
+"""Where a run starts: at zero, or at the potentials of an earlier one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from deot_mpi.errors import InputError
 from deot_mpi.kinds import Kind
 from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
-
-_FARTHEST = 1e4
-"""Nats."""
 
 Start = Callable[[Agents], ArrayLike | None]
 """This agent's potential of an earlier run, in cost units, once the agent knows who it is."""
@@ -42,17 +39,6 @@ def agree_on_start(setting: Setting, start: Start | None) -> Floats | None:
                     "one to every agent or to none."
                 )
     return own
-
-
-def from_means(setting: Setting, eps: float) -> Floats | None:
-    """Since |x - y - d|^2 = |x - y|^2 - 2 <d, x> + 2 <d, y> + |d|^2, moving the target domain by d takes 2 <d, x> off u
-    and adds 2 <d, y> to v. So with d what lies between the two means, a run need not find its way across. Where eps
-    is so small that nothing of one mean's mass would reach the other, the domains may as well be clusters of which each
-    has its share: then None, as where not all know the means."""
-    if setting.apart is None or setting.apart @ setting.apart > _FARTHEST * eps:
-        return None
-    away = 2.0 * (setting.rows @ setting.apart)
-    return -away if setting.agents.role is Role.SOURCE else away
 
 
 def agree_on_alignment(setting: Setting, alignment: Start | None) -> Floats | None:

@@ -51,8 +51,6 @@ class Agreed:
     samples: Samples
     """This agent's own, and its rows less the centre."""
     rows: Floats
-    apart: Floats | None
-    """What lies between the domains' means, where all know it."""
 
 
 @dataclass
@@ -89,7 +87,6 @@ class Past:
         *,
         one_space: bool = True,
         centre: bool = True,
-        apart: bool = False,
     ) -> Setting:
         """As ``setting.meet``; after a loss with the samples and the centre of before, and what is left of E.
 
@@ -100,14 +97,14 @@ class Past:
         if known is None:
             if left is not None and isinstance(options.protocol, np.ndarray):
                 options = replace(options, protocol=_scaled(options.protocol[np.ix_(*(left[name] for name in Role))]))
-            setting = meet(comm, role, load, options, one_space=one_space, centre=centre, apart=apart, left=left)
+            setting = meet(comm, role, load, options, one_space=one_space, centre=centre, left=left)
             sizes, indices = setting.sizes, setting.agents.left
             shares = {name: sizes.shares(name) for name in Role}
-            self.agreed = Agreed(indices, shares, setting.protocol.E, setting.samples, setting.rows, setting.apart)
+            self.agreed = Agreed(indices, shares, setting.protocol.E, setting.samples, setting.rows)
             return setting
         options, anew = replace(options, protocol=self._what_is_left(known)), centre and not one_space
         setting = meet(comm, role, lambda _: known.samples, options, one_space=one_space, centre=anew, left=left)
-        return setting if anew else replace(setting, rows=known.rows, apart=known.apart)
+        return setting if anew else replace(setting, rows=known.rows)
 
     def _what_is_left(self, known: Agreed) -> Floats:
         kept = [np.isin(known.indices[role], self.left(role)) for role in Role]

@@ -100,12 +100,6 @@ class EOTOptions(Options):
         """Whether only targets' sketches are ever sent."""
         return self.solver == "sinkhorn"
 
-    @property
-    def from_means(self) -> bool:
-        """Whether all learn both domains' means, and potentials start from these. Not with sketches: a potential that
-        starts so tells of a row what they may not, and where the rows themselves are shown it tells nothing."""
-        return self.centre and self.kernel == "raw" and self.solver == "sinkhorn"
-
 
 @dataclass(frozen=True)
 class AuditOptions(EOTOptions):

@@ -47,7 +47,9 @@ _CHOOSE = ", and '--max-recovery 0.5' protects them where it can."
 
 
 def privacy_notes(setting: Setting, options: EOTOptions) -> tuple[str, ...]:
-    notes = [_kernel_note(options, setting.sizes.dimension), *_mean_notes(setting, options)]
+    notes = [_kernel_note(options, setting.sizes.dimension)]
+    if options.scale is not None:
+        notes += _lone_agents(setting, "the mean of its domain, which --eps-scale makes known to all,", "Give --eps")
     if options.pairwise_seeds:
         notes.append(
             "Privacy: every edge has its own planes, which only its two agents know. Neighbours that put their "
@@ -64,21 +66,11 @@ def privacy_notes(setting: Setting, options: EOTOptions) -> tuple[str, ...]:
             "weights where any agent has them, and a potential for every row, round by round; the sources, too, whose "
             "rows and sketches otherwise need not leave them."
         )
+    if options.centre and setting.agents.comm.size == 2:
+        notes.append("Privacy: with two agents, the global mean tells each the other's mean.")
     if options.reference:
         notes.append(_POOLED)
     return tuple(notes)
-
-
-def _mean_notes(setting: Setting, options: EOTOptions) -> list[str]:
-    """A sum over one agent is that agent's; of a sum over two, each knows the other's part."""
-    reasons = [("--eps-scale", "--eps")] if options.scale is not None else []
-    if options.from_means or (options.centre and setting.agents.comm.size == 2):
-        reasons.append(("--centre", "--no-centre"))
-    if not reasons:
-        return []
-    why, remedies = (" and ".join(words) for words in zip(*reasons, strict=True))
-    what = f"the mean of its domain, which {why} make{'s' if len(reasons) == 1 else ''} known to all,"
-    return _lone_agents(setting, what, f"Give {remedies}")
 
 
 _POOLED = "Privacy: the reference pooled all samples on rank 0."

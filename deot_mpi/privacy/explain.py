@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptions, Options
+from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions, Options
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,7 @@ def _means(options: Options) -> list[Lesson]:
     if isinstance(options, GromovOptions):
         return [_by_all("mean", "each domain's mean and mean squared length", "D_X + D_Y + 2 numbers")]
     known = []
-    if isinstance(options, EOTOptions) and options.from_means:
-        known.append(_by_all("mean", "each domain's mean, for where potentials start", "2 D numbers"))
-    elif getattr(options, "centre", True):
+    if getattr(options, "centre", True):
         known.append(_by_all("mean", "the mean of both domains together", "D numbers"))
     if options.scale is not None:
         why = "for eps as a share of the mean cost"

@@ -201,7 +201,7 @@ class Solver(ABC):
     """Moves that count for the change: as many as it takes until every neighbour has been heard."""
 
     def setup(self, start: Floats | None = None) -> SolverState:
-        """The state before the first round: u = 0 (Algorithm 1, line 4), or the potentials given."""
+        """The state before the first round: u = 0 (Algorithm 1, line 4), or potentials of an earlier run."""
         unknown = [np.inf] * self.window if self.view.neighbours else [0.0]  # nobody has converged before moving
         potential = np.zeros(self.view.shares.size) if start is None else start.copy()
         return SolverState(potential, moves=deque(unknown, maxlen=self.window))
