@@ -49,7 +49,7 @@ _CHOOSE = ", and '--max-recovery 0.5' protects them where it can."
 def privacy_notes(setting: Setting, options: EOTOptions) -> tuple[str, ...]:
     notes = [_kernel_note(options, setting.sizes.dimension)]
     if options.scale is not None:
-        notes += _lone_agents(setting, "the mean of its domain, which --eps-scale makes known to all,", "Give --eps")
+        notes += _lone_agents(setting, "the mean of the domain, which --eps-scale makes known to all,", "Give --eps")
     if options.pairwise_seeds:
         notes.append(
             "Privacy: every edge has its own planes, which only its two agents know. Neighbours that put their "
@@ -98,7 +98,7 @@ def gromov_notes(setting: Setting, options: GromovOptions) -> tuple[str, ...]:
         notes.append(f"Privacy: the targets' features went to the sources {how}; all agents know their mean.")
     if options.sketched_terms:
         notes.append("Privacy: the agents of a domain showed each other the sketches and norms of their rows.")
-    notes += _lone_agents(setting, "what all know of its domain", "There is no way around it")
+    notes += _lone_agents(setting, "what all know of the domain", "There is no way around it")
     if options.reference:
         notes.append(_POOLED)
     return tuple(notes)
@@ -198,10 +198,16 @@ def _kernel_note(options: Options, dimension: int) -> str:
 
 
 def _lone_agents(setting: Setting, what: str, remedy: str) -> list[str]:
+    """A sum over one agent is that agent's; of a sum over two, each knows what the other has added."""
+    told = {
+        1: "there is one {role} agent, so {what} is its own (its row, if it has one). {remedy}.",
+        2: "there are two {role} agents, so from {what} each can tell the other's. {remedy}.",
+    }
+    counts = {role: setting.agents.count(role) for role in Role}
     return [
-        f"Privacy: there is one {role.value} agent, so {what} is its own (its row, if it has one). {remedy}."
-        for role in Role
-        if setting.agents.count(role) == 1
+        "Privacy: " + told[count].format(role=role.value, what=what, remedy=remedy)
+        for role, count in counts.items()
+        if count in told
     ]
 
 

@@ -28,8 +28,10 @@ def test_privacy_is_described_as_it_is(comm: MPI.Intracomm) -> None:
 
 @pytest.mark.mpi(min_size=2, max_size=4)
 def test_a_lone_agent_is_told_what_its_mean_gives_away(comm: MPI.Intracomm) -> None:
-    assert "there is one source agent, so the mean of its domain" in notes(comm, 3)
+    assert "there is one source agent, so the mean of the domain" in notes(comm, 3)
+    assert ("there are two target agents, so from the mean of the domain" in notes(comm, 3)) == (comm.size == 3)
     assert "there is one source agent" not in notes(comm, 3, eps=1.0)
+    assert "two target agents" not in notes(comm, 3, eps=1.0)
     assert ("with two agents, the global mean" in notes(comm, 3, eps=1.0)) == (comm.size == 2)
     assert "mean" not in notes(comm, 3, eps=1.0, centre=False)
 
