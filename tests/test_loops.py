@@ -264,22 +264,37 @@ def test_entries_from_factors_are_those_of_their_product(rows: int, width: int, 
 
 
 @pytest.mark.parametrize("_way", ["compiled"], indirect=True)
-@pytest.mark.parametrize(("rows", "width"), [(3, 300), (40, 1000)])
-def test_a_lonely_large_exponent_is_seen_where_nobody_looked_for_it(rows: int, width: int) -> None:
-    """What is taken off a row is the largest of some of its exponents. With another one far above, an entry would be
-    more than float32 holds: such rows are made again, and what is far below is at the floor of 2^-115."""
+@pytest.mark.parametrize(("rows", "width"), [(3, 300), (40, 1000), (29, 2100)])
+def test_large_exponents_are_seen_where_nobody_looked_for_them(rows: int, width: int) -> None:
+    """What is taken off a row is the largest of some of its exponents, and more, in steps of two, where another one is
+    far above: the entries made so far are lowered, and bits are those of taking it all off at once. What is far below
+    is at the floor of 2^-115."""
+    rng = np.random.default_rng(width)
+    packed, left = loops.packed(np.zeros((width, 2))), np.ones((rows, 2), dtype=np.float32)
+    upper, lower = (np.empty((rows, -(-width // 16) * 8), dtype=np.uint32) for _ in range(2))
+
+    def entries(column: np.ndarray, tops: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        given, tops = loops.product_arguments(left, packed, column, tops, -115.0, upper, lower)
+        loops.call("absorb_product", rows, width, *given)
+        return loops.joined_halves(upper, lower, width), tops
+
     for place in (17, width - 3, width // 2 + 40):
         column = np.zeros(width, dtype=np.float32)
         column[place] = 200.0
-        left, right = np.ones((rows, 2)), np.zeros((width, 2))
-        upper, lower = (np.empty((rows, -(-width // 16) * 8), dtype=np.uint32) for _ in range(2))
-        packed = loops.packed(right)
-        given, tops = loops.product_arguments(left.astype(np.float32), packed, column, None, -115.0, upper, lower)
-        loops.call("absorb_product", rows, width, *given)
+        found, tops = entries(column, None)
         np.testing.assert_array_equal(tops, 200.0)
         expected = np.full((rows, width), np.float32(2.0**-115))
         expected[:, place] = 1.0
-        np.testing.assert_array_equal(loops.joined_halves(upper, lower, width), expected)
+        np.testing.assert_array_equal(found, expected)
+    climbs = np.linspace(0.0, 600.0, width) + rng.normal(size=width)  # every strip is far above those before
+    halves_of = np.round(2.0 * climbs) / 2.0  # and so that roundings are in doubt
+    for column in (climbs.astype(np.float32), halves_of.astype(np.float32)):
+        found, tops = entries(column, None)
+        assert np.all(tops >= column.max() - 30.0)
+        again, _ = entries(column, tops)
+        np.testing.assert_array_equal(found, again)
+        inside = np.maximum(column - tops[:, None], -115.0)
+        np.testing.assert_allclose(np.log2(found.astype(float)), inside, rtol=0.0, atol=1e-4)
 
 
 @pytest.mark.skipif(

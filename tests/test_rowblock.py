@@ -238,6 +238,30 @@ def test_more_rows_that_are_computed_again_take_no_more_memory(precision: str) -
     assert peaks[800] - peaks[80] < 720 * 8 * 12  # the sums of a chunk, kept, would be 180 * 8 * 3000 / 8 bytes
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_rows_with_a_neighbour_far_nearer_than_all_others(threads: int) -> None:
+    """Whose largest exponent is known only when most of their entries are made: sums, too, are what they should be."""
+    rng, width, rows = np.random.default_rng(7), 1500, 90
+    y = rng.normal(size=(width, 30))
+    y *= np.sqrt(25.0 * EPS) / np.linalg.norm(y, axis=1, keepdims=True)
+    x, shares = y[rng.permutation(width)[:rows]], rng.dirichlet(np.ones(rows))
+    log_kernel, log_weights = -squared_distances(x, y) / EPS, np.full(width, -np.log(width))
+    nearest, typical = log_kernel.max(axis=1), np.median(log_kernel, axis=1)
+    assert np.all(nearest - typical > 40.0)
+    block = RowBlock(
+        distance_pairs(x, y, EPS), log_weights, {0: slice(0, 700), 1: slice(700, width)}, shares, 1.0,
+        precision="float32", threads=threads,
+    )  # fmt: skip
+    g = rng.normal(size=width)
+    f, sums = block.sweep(g)
+    expected = -logsumexp(log_kernel + log_weights + g, axis=1)
+    np.testing.assert_allclose(f, expected, rtol=0.0, atol=3e-5)
+    expected = logsumexp(log_kernel + (expected + np.log(shares))[:, None], axis=0)
+    seen = expected > -40.0  # the others know only that they are far
+    np.testing.assert_allclose(sums[seen], expected[seen], rtol=0.0, atol=3e-5)
+    assert seen.sum() >= rows
+
+
 @pytest.mark.parametrize("spread", [1.0, 5.0])
 def test_local_distance_is_the_entropic_distance_of_one_pair(spread: float) -> None:
     problem = Problem(spread)

@@ -21,8 +21,8 @@ Precision = Literal["float32", "float64"]
 Exponents = LogPairs | Factors
 
 FLOOR: dict[Precision, float] = {"float32": -80.0, "float64": -690.0}
-"""Entries below exp(this) of their row's largest are stored as exp(this): far below the rounding of any sum, and never
-so small that the processor falls back to slow (denormal) arithmetic."""
+"""Entries below exp(this), once what is taken off their row is, are stored as exp(this): far below the rounding of any
+sum, and never so small that the processor falls back to slow (denormal) arithmetic."""
 
 
 class Layout:
@@ -119,7 +119,7 @@ class Entries(Protocol):
 
     def put(self, exponents: Exponents, rows: slice, tops: Floats | None) -> Floats:
         """Make them exp(exponent_nm - top_n), or the floor, from some rows of the exponents (without their offset).
-        Returns ``tops``: near the largest exponent of each row, below it by 21 at most, unless they are given."""
+        Returns ``tops``: near the largest exponent of each row, 21 below or 2 above at most, unless they are given."""
 
     def numbers(self) -> NDArray[np.floating]:
         """As an array."""

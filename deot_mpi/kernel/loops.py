@@ -172,7 +172,7 @@ def product_arguments(
     """What ``absorb_product`` and ``sweep_product`` take to make halves, as ``absorb_halves`` does, but from exponents
     <left_n, right_m> + column_m to base 2, for a right side that is ``packed``: they are always added up in one order,
     and not held. Also where ``tops`` will be, what is taken off each row: unless they are given, a whole number near
-    its largest exponent, below it by 30 at most."""
+    its largest exponent, 30 below or 2 above at most."""
     (rows, inner), blocks, width = left.shape, len(right), column.size
     _size(upper, lower)
     if right.shape != (-(-width // BLOCK), inner, BLOCK) or upper.shape != (rows, blocks * WORDS):

@@ -21,7 +21,7 @@ from deot_mpi.kernel.rows import Rows, in_order
 
 _DRIFT: dict[Precision, float] = {"float32": 30.0, "float64": 300.0}
 """How far (in nats) a potential may move before the block is absorbed anew. Together with the floor: an entry that was
-lost to it is still below exp(30 - 80) of the row's sum."""
+lost to it is still below 4 exp(30 - 80) of the row's sum."""
 _STALE = 60.0
 """Both halves are read again when the potentials are this many times their last move away from where that was last
 done: a sum is then off by a quarter (0.004 times 60) of what still changes at most, by far less where many terms count.
@@ -35,7 +35,7 @@ class RowBlock(Rows):
     """The rows of one source agent. ``sweep`` is a Sinkhorn step of its rows and its part of one for the columns.
 
     What is stored is S_nm = exp(log K_nm + g0_m + log w_m - shift_n), with w_m = (e_ij/e_i) beta_m, g0 the potential it
-    was absorbed at and shift_n near the row's largest exponent: its largest entry lies between 1/2 and e^21, whatever
+    was absorbed at and shift_n near the row's largest exponent: its largest entry lies between 1/4 and e^21, whatever
     eps is. For a potential g near g0, r_n = sum_m S_nm exp(g_m - g0_m) gives f_n = -shift_n - log r_n, and
     sum_n alpha_n exp(f_n + log K_nm) = exp(-g0_m - log w_m) sum_n (alpha_n/r_n) S_nm.
     Above the memory limit S is not kept, but computed again chunk by chunk in every sweep, with the same bits.

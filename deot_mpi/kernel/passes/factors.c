@@ -7,9 +7,10 @@
  * added up, so that they are still in a near cache then: a strip of TOGETHER columns at a time, whose exponents are for
  * six rows (twelve in wide registers) in the nearest.
  *
- * `tops` has what is taken off each row, a whole number or, with `find`, gets it. Entries may then be up to 2^MOST_ABOVE:
- * the largest of all exponents is known only when it is too late, so what is taken off is the largest of some columns'.
- * Times what potentials may move (e^30), a row's sum is then still one that a share of 1e-6 can be divided by in float32. */
+ * `tops` has what is taken off each row, a whole number or, with `find`, gets it: the largest exponent in some columns,
+ * and more, off all there is of the row so far, where another one turns out to be MOST_ABOVE above that. An entry is
+ * 2^MOST_ABOVE at most: times what potentials may move (e^30), a row's sum is then still one that a share of 1e-6 can be
+ * divided by in float32. */
 enum { ROWS_AT_ONCE = 6, MOST_TOGETHER = 24, LOOKED_AT = 4, MOST_ABOVE = 30 };
 
 typedef struct {
@@ -160,58 +161,96 @@ INLINE void guess_tops(const factors *f, ptrdiff_t width, ptrdiff_t many, float 
     }
 }
 
-/* All entries of rows that stand side by side, with given tops. */
-INLINE void make_strips(
-    const factors *f, ptrdiff_t width, ptrdiff_t many, const float *tops, uint32_t *upper, uint32_t *lower,
-    const float *scaled, double *sums, double *sums_upper, float *largest)
+/* Some blocks of a row's entries times 2^-by, by at most 250, or at the floor. With an even `by`, the bits they would
+ * have if that had been taken off at once: an exponent that ends in a half is rounded to an even number. */
+INLINE void lower_entries(ptrdiff_t blocks, int32_t by, uint32_t least, uint32_t *upper, uint32_t *lower)
 {
-    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS;
+    int32_t step = by << 23;
+    eight_steps bottom = (eight_steps){0} + (int32_t)least;
+    for (ptrdiff_t k = 0; k < blocks; k++) {
+        eight_words *to = (eight_words *)(upper + k * WORDS), *to_lower = (eight_words *)(lower + k * WORDS);
+        eight_steps below = (eight_steps)both_below(*to, *to_lower) - step;
+        eight_steps above = (eight_steps)both_above(*to, *to_lower) - step;
+        eight_steps is_below = below > bottom, is_above = above > bottom;
+        below = (below & is_below) | (bottom & ~is_below);
+        above = (above & is_above) | (bottom & ~is_above);
+        put_block((eight_words)below, (eight_words)above, to, to_lower);
+    }
+}
+
+/* More is taken off a row whose exponents turn out to be up to `largest`: off what it has so far, too. */
+INLINE void raise_top(
+    float floor_, float largest, ptrdiff_t blocks, float *top, uint32_t *upper, uint32_t *lower, double *sum,
+    double *sum_upper)
+{
+    float by = 2.0f * ceilf(0.5f * (largest - *top));
+    int digits = by < 5000.0f ? (int)by : 5000; /* of a double there is nothing left then */
+    *top += by;
+    lower_entries(
+        blocks, digits < 250 ? digits : 250, power_of_two(*top + floor_, SINGLE_ROUNDER - *top), upper, lower);
+    *sum = ldexp(*sum, -digits);
+    *sum_upper = ldexp(*sum_upper, -digits);
+}
+
+/* A strip of rows side by side, from row n and column `start` on: entries, and what they add to the sums. Once more for
+ * rows off which too little was taken. */
+INLINE void make_strips(
+    const factors *f, ptrdiff_t width, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t start, float *tops, uint32_t *upper,
+    uint32_t *lower, const float *scaled, double *sums, double *sums_upper)
+{
+    ptrdiff_t row = (width + BLOCK - 1) / BLOCK * WORDS, word = start / BLOCK * WORDS;
+    ptrdiff_t columns = width - start < TOGETHER ? width - start : TOGETHER;
     float strip[2 * ROWS_AT_ONCE * TOGETHER] __attribute__((aligned(64)));
-    for (ptrdiff_t n = 0; n < many; n++)
-        sums[n] = sums_upper[n] = 0.0, largest[n] = -FLT_MAX;
-    for (ptrdiff_t start = 0; start < width; start += TOGETHER) {
-        ptrdiff_t columns = width - start < TOGETHER ? width - start : TOGETHER, word = start / BLOCK * WORDS;
-        for (ptrdiff_t n = 0; n < many; n += side_by_side(f)) {
-            ptrdiff_t rows = many - n < side_by_side(f) ? many - n : side_by_side(f);
-            for (ptrdiff_t m = 0; m < columns; m += BLOCK) {
-                /* Memory has nothing to do meanwhile: ask for where their entries go; two blocks are a line of it. */
-                for (ptrdiff_t r = n; m % (2 * BLOCK) == 0 && r < n + rows; r++) {
-                    __builtin_prefetch(upper + r * row + word + m / BLOCK * WORDS, 1, 3);
-                    __builtin_prefetch(lower + r * row + word + m / BLOCK * WORDS, 1, 3);
-                }
-                make_exponents(f, n, (start + m) / BLOCK, strip + m, TOGETHER);
+    for (uint32_t missing = (1u << rows) - 1, again; missing; missing = again) {
+        for (ptrdiff_t m = 0; m < columns; m += BLOCK) {
+            /* Memory has nothing to do meanwhile: ask for where their entries go; two blocks are a line of it. */
+            for (ptrdiff_t r = n; m % (2 * BLOCK) == 0 && r < n + rows; r++) {
+                __builtin_prefetch(upper + r * row + word + m / BLOCK * WORDS, 1, 3);
+                __builtin_prefetch(lower + r * row + word + m / BLOCK * WORDS, 1, 3);
             }
-            for (ptrdiff_t r = n; r < n + rows; r++) {
-                float top = make_strip(
-                    columns, strip + (r - n) * TOGETHER, tops[r], f->floor_, upper + r * row + word,
-                    lower + r * row + word, scaled ? scaled + start : 0, sums + r, sums_upper + r);
-                largest[r] = top > largest[r] ? top : largest[r];
-            }
+            make_exponents(f, n, (start + m) / BLOCK, strip + m, TOGETHER);
+        }
+        again = 0;
+        for (ptrdiff_t r = 0; r < rows; r++) {
+            ptrdiff_t at = (n + r) * row;
+            double sum = sums[n + r], sum_upper = sums_upper[n + r];
+            if (!(missing >> r & 1))
+                continue;
+            float largest = make_strip(
+                columns, strip + r * TOGETHER, tops[n + r], f->floor_, upper + at + word, lower + at + word,
+                scaled ? scaled + start : 0, &sum, &sum_upper);
+            if (f->find && largest > tops[n + r] + MOST_ABOVE) {
+                again |= 1u << r;
+                raise_top(
+                    f->floor_, largest, start / BLOCK, tops + n + r, upper + at, lower + at, sums + n + r,
+                    sums_upper + n + r);
+            } else
+                sums[n + r] = sum, sums_upper[n + r] = sum_upper;
         }
     }
 }
 
-/* `many` rows from `start` on; the first one's halves are at `upper` and `lower`. With `scaled`, their sums, too. Where
- * too little was taken off a row, they are made again. Never inlined: the same bits for whoever asks. */
+/* `many` rows from `start` on; the first one's halves are at `upper` and `lower`. With `scaled`, their sums, too. Never
+ * inlined: the same bits for whoever asks. */
 FOR_EVERY_PROCESSOR __attribute__((noinline))
 void make_rows(
     const factors *f, ptrdiff_t width, ptrdiff_t start, ptrdiff_t many, uint32_t *upper, uint32_t *lower,
     const float *scaled, double *sums, double *sums_upper)
 {
-    float *tops = f->tops + start, largest[MOST_TOGETHER];
+    float *tops = f->tops + start;
     for (ptrdiff_t n = 0; n < f->together; n++) /* six rows side by side; those after the last are zero */
         for (ptrdiff_t k = 0; k < f->inner; k++)
             f->turned[(n / ROWS_AT_ONCE * f->inner + k) * ROWS_AT_ONCE + n % ROWS_AT_ONCE] =
                 n < many ? f->left[(start + n) * f->inner + k] : 0.0f;
     if (f->find)
         guess_tops(f, width, many, tops);
-    for (ptrdiff_t again = 1; again;) {
-        make_strips(f, width, many, tops, upper, lower, scaled, sums, sums_upper, largest);
-        again = 0;
-        for (ptrdiff_t n = 0; f->find && n < many; n++)
-            if (largest[n] > tops[n] + MOST_ABOVE)
-                tops[n] = ceilf(largest[n]), again = 1;
-    }
+    for (ptrdiff_t n = 0; n < many; n++)
+        sums[n] = sums_upper[n] = 0.0;
+    for (ptrdiff_t column = 0; column < width; column += TOGETHER)
+        for (ptrdiff_t n = 0; n < many; n += side_by_side(f)) {
+            ptrdiff_t rows = many - n < side_by_side(f) ? many - n : side_by_side(f);
+            make_strips(f, width, n, rows, column, tops, upper, lower, scaled, sums, sums_upper);
+        }
 }
 
 void absorb_product(
