@@ -27,6 +27,8 @@ from deot_mpi.kernel.loops import BLOCK, WORDS
 
 _LARGE_PAGE = 1 << 21
 _LARGEST_SPARE = 1 << 28
+_FLOOR_BITS = math.ceil(FLOOR["float32"] / BIT)
+"""A whole number: an entry at the floor then has the same bits whatever is taken off its row."""
 
 _spare: list[mmap.mmap] = []
 """The pages of the last block that was given up, if any. The system may take them when it needs memory; if not, the
@@ -145,7 +147,7 @@ class Halves:
         self, factors: Factors, rows: slice, tops: Floats | None
     ) -> tuple[tuple[Any, ...], NDArray[np.floating]]:
         return loops.product_arguments(
-            factors.left[rows], factors.right, factors.column, tops, FLOOR["float32"] / BIT, self._upper, self._lower
+            factors.left[rows], factors.right, factors.column, tops, _FLOOR_BITS, self._upper, self._lower
         )
 
     def _laid_out(

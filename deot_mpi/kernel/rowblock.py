@@ -21,7 +21,7 @@ from deot_mpi.kernel.rows import Rows, in_order
 
 _DRIFT: dict[Precision, float] = {"float32": 30.0, "float64": 300.0}
 """How far (in nats) a potential may move before the block is absorbed anew. Together with the floor: an entry that was
-lost to it is still below 4 exp(30 - 80) of the row's sum."""
+lost to it is still below 6 exp(30 - 80) of the row's sum."""
 _STALE = 60.0
 """Both halves are read again when the potentials are this many times their last move away from where that was last
 done: a sum is then off by a quarter (0.004 times 60) of what still changes at most, by far less where many terms count.

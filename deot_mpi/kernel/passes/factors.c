@@ -156,8 +156,8 @@ INLINE void guess_tops(const factors *f, ptrdiff_t width, ptrdiff_t many, float 
                 tops[n + r] = top;
             }
         }
-        for (ptrdiff_t r = 0; r < rows; r++)
-            tops[n + r] = ceilf(tops[n + r]);
+        for (ptrdiff_t r = 0; r < rows; r++) /* finite, where columns without any weight are all that was looked at */
+            tops[n + r] = tops[n + r] > -1e6f ? ceilf(tops[n + r]) : -1e6f;
     }
 }
 

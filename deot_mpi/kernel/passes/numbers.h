@@ -58,9 +58,9 @@ INLINE float exp_single(float x)
 }
 
 /* 2^(x - whole) for a difference in [-125, 127], as the bits of a float32; `rounder` is SINGLE_ROUNDER - whole, with a
- * whole number that is no larger than 2^21 (exponents that large have no digits left in float32, and are not asked for),
- * so that taking it off costs nothing. The polynomial is off by 1.6e-8 at most
- * and 1 at 0; its terms are added up in pairs, since each instruction waits for what it needs. */
+ * whole number that is no larger than 2^21, so that taking it off costs nothing (exponents that large have no digits
+ * left in float32; they are finite, and not asked for). The polynomial is off by 1.6e-8 at most and 1 at 0; its terms
+ * are added up in pairs, since each instruction waits for what it needs. */
 INLINE uint32_t power_of_two(float x, float rounder)
 {
     float shifted = x + rounder;
