@@ -95,7 +95,8 @@ def solve_adapt(
             result = _adapt(setting, chosen, eps, (progress, first, clock), keeper, past)
             said = keeper.close()
         setting.agents.free()
-        notes = (*result.notes, *choice_notes(options), *protection_notes(protection), *said, *loss_notes(past.lost))
+        told = (*choice_notes(options, choice), *protection_notes(protection))
+        notes = (*result.notes, *told, *said, *loss_notes(past.lost))
         settings = {**result.settings, "choose_eps": options.choose_eps}
         return replace(result, choice=choice, notes=notes, settings=settings, protection=protection)
 

@@ -105,6 +105,7 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
     sources = _split(comm, job)
     comm = _placed(comm, job, sources)
     role = Role.SOURCE if comm.rank < sources else Role.TARGET
+    members = {"source": sources, "target": comm.size - sources}
     _check_outputs(comm, job, timeout)
 
     warned = warning(job.options)
@@ -112,7 +113,7 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
         if warned is not None:
             print(f"deot_mpi: warning: {warned}", file=sys.stderr, flush=True)
         if job.outputs.explain:
-            print(told(job.options), flush=True)
+            print(told(job.options, members), flush=True)
 
     def load(agents: Agents) -> Samples:
         count = sources if agents.role is Role.SOURCE else comm.size - sources  # also where some were lost before
@@ -127,7 +128,7 @@ def _run(comm: MPI.Intracomm, argv: list[str]) -> int:
         result = _solve(comm, role, load, job, None, stop)
     more: dict[str, Any] = {
         "settings": {**result.settings, **_provenance(job, sources)},
-        "disclosure": lessons(job.options),
+        "disclosure": lessons(job.options, members),
     }
     result = replace(result, **more)
     page = partial(_write_page, repeat=repeating(argv, comm.size, job.options.seed), warned=warned)

@@ -14,6 +14,8 @@ from deot_mpi.privacy.disclosure import protection_notes, warning
 from deot_mpi.privacy.explain import lessons, told
 from deot_mpi.privacy.findings import Protection
 
+MANY = {"source": 3, "target": 3}
+
 
 @pytest.mark.parametrize(
     ("options", "words", "absent"),
@@ -35,8 +37,24 @@ from deot_mpi.privacy.findings import Protection
     ],
 )
 def test_what_is_said(options: Options, words: str, absent: str) -> None:
-    assert words in told(options)
-    assert absent not in told(options)
+    assert words in told(options, MANY)
+    assert absent not in told(options, MANY)
+
+
+@pytest.mark.parametrize("options", [EOTOptions(), EOTOptions(centre=False), GromovOptions(), AdaptOptions()])
+def test_so_few_agents_that_a_sum_tells_of_each_are_told_so_beforehand(options: Options) -> None:
+    told_to = {count: told(options, {"source": count, "target": 3}) for count in (1, 2, 3)}
+    assert "one source agent, whose own they are" in told_to[1]
+    assert "two source agents, each of which can tell the other's" in told_to[2]
+    assert "there are only" not in told_to[3]
+    both = told(options, {"source": 1, "target": 2})
+    assert "only one source agent, whose own they are, and two target agents, each of which" in both
+
+
+def test_two_agents_learn_each_other_from_the_mean_of_both() -> None:
+    for options, said in ((EOTOptions(eps=1.0), True), (EOTOptions(eps=1.0, centre=False), False)):
+        assert ("each knows the other's" in told(options, {"source": 1, "target": 1})) is said
+        assert "each knows the other's" not in told(options, {"source": 1, "target": 2})
 
 
 def test_what_gives_rows_away_is_said_beforehand() -> None:
@@ -65,7 +83,7 @@ def test_the_ledger_shows_nothing_that_was_not_announced(tmp_path: Path) -> None
         sent = {row["kind"] for row in found["ledger"]["by_kind"] if row["bytes"] or row["within_bytes"]}
         assert sent <= announced, ANNOUNCED[k]
     found = json.loads((tmp_path / "0.json").read_text())
-    assert len(found["disclosure"]) == len(lessons(EOTOptions(debias=True)))
+    assert len(found["disclosure"]) == len(lessons(EOTOptions(debias=True), MANY))
     assert found["sinkhorn_divergence"] == pytest.approx(
         found["regularised_cost"] - (found["source_self_term"] + found["target_self_term"]) / 2
     )

@@ -41,7 +41,7 @@ COMMANDS = {
 SECTIONS = {
     "eot": "The answer|Convergence|Error against the centralised value|The graph E|Agents|The ledger|Notes",
     "gromov": "The answer|Starts and alignment|Convergence|The graph E|Agents|The ledger",
-    "adapt": "The answer|Labels|Convergence|The graph E|Agents|The ledger",
+    "adapt": "The answer|Labels|Convergence|The graph E|Agents|The ledger|Notes",
     "audit": "The answer|Attacks|Frontier",
 }
 VOID = ("meta", "link", "img")

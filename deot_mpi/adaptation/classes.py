@@ -64,5 +64,5 @@ def _require(labels: Labels | None, role: Role, owner: str) -> None:
     if role is Role.SOURCE and labels is None:
         raise InputError(
             f"{owner}: has no labels; every source agent needs one per row (the array y in its .npz, the column y in "
-            "its .csv)."
+            "its .csv, or a file of their own, --source-labels)."
         )

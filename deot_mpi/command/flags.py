@@ -280,7 +280,7 @@ def _add_outputs(parser: Parser) -> None:
     )
     group.add_argument(
         "--explain", action=argparse.BooleanOptionalAction, default=False,
-        help="say first what this run will tell whom (also in the JSON)",
+        help="say first what this run will tell whom, then go on (also in the JSON)",
     )  # fmt: skip
     group.add_argument("--json", metavar="FILE", help="write the result")
     group.add_argument("--save", metavar="DIR", help="each agent writes its own potentials")

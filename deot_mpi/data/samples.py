@@ -92,7 +92,7 @@ def _check_rows(rows: ArrayLike, owner: str) -> Floats:
     if bad.size:
         row, column = (int(k) for k in bad[0])
         raise InputError(
-            f"{owner}: row {row}, column {column} is {array[row, column]} ({len(bad)} such values in all). "
+            f"{owner}: row {row}, column {column} is {array[row, column]}, one of {len(bad)} like it (counted from 0). "
             "Samples must be finite; drop or fill these entries."
         )
     largest = float(np.abs(array).max())

@@ -20,8 +20,8 @@ def scaled(rows: Floats, how: str, owner: str) -> Floats:
         bad = np.argwhere(rows < 0)
         if bad.size:
             raise InputError(
-                f"{owner}: row {bad[0][0]}, column {bad[0][1]} is negative ({len(bad)} such values in all), and "
-                "scaling 'hellinger' takes roots; use 'unit' or 'none'."
+                f"{owner}: row {bad[0][0]}, column {bad[0][1]} is negative (counted from 0; {len(bad)} are), "
+                "and scaling 'hellinger' takes roots; use 'unit' or 'none'."
             )
         rows = np.sqrt(rows)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)

@@ -8,7 +8,7 @@ from deot_mpi.options import AdaptOptions, AuditOptions, EOTOptions, GromovOptio
 from deot_mpi.privacy.findings import Protection
 from deot_mpi.protocol import Protocol, ProtocolReport
 from deot_mpi.reference import POT_TOLERANCE
-from deot_mpi.result import GromovReference, LostAgent, ReferenceValues, SelfCosts
+from deot_mpi.result import EpsChoice, GromovReference, LostAgent, ReferenceValues, SelfCosts
 from deot_mpi.roles import Role
 from deot_mpi.setting import Setting
 
@@ -159,9 +159,9 @@ def loss_notes(lost: Sequence[LostAgent]) -> tuple[str, ...]:
     )
 
 
-def choice_notes(options: AdaptOptions) -> tuple[str, ...]:
-    """What choosing eps discloses besides."""
-    if not options.choose_eps:
+def choice_notes(options: AdaptOptions, choice: EpsChoice | None) -> tuple[str, ...]:
+    """What choosing eps discloses besides, and whether the grid ended too soon."""
+    if choice is None:
         return ()
     swapped = (
         " In half of them the roles were swapped: what is said above of targets then held for sources, and the other "
@@ -170,7 +170,13 @@ def choice_notes(options: AdaptOptions) -> tuple[str, ...]:
     return (
         f"Privacy: eps was chosen in {options.trials} runs on parts of the rows.{swapped} All agents know how many "
         "hidden rows of each class were labelled rightly in all. Targets' true labels were not used.",
+        *((_LARGEST_OF_GRID,) if choice.chosen == max(options.eps_grid) else ()),
     )
+
+
+_LARGEST_OF_GRID = (
+    "Choice: the largest eps of the grid was chosen; one beyond it may do as well or better (give --eps-grid)."
+)
 
 
 def _kernel_note(options: Options, dimension: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from deot_mpi.options import AdaptOptions, AuditOptions, GromovOptions, Options
@@ -18,18 +19,19 @@ class Lesson:
     amount: str
 
 
-def told(options: Options) -> str:
-    """The statement in words, one line a lesson."""
-    lines = [f"{one.who} learns from {one.of_whom}: {one.what} ({one.amount}; {one.kind})" for one in lessons(options)]
+def told(options: Options, agents: Mapping[str, int]) -> str:
+    """The statement in words, one line a lesson. ``agents`` are how many each role has."""
+    known = lessons(options, agents)
+    lines = [f"{one.who} learns from {one.of_whom}: {one.what} ({one.amount}; {one.kind})" for one in known]
     return "Before anything is sent, what this run will tell:\n" + "\n".join(f"- {line}" for line in lines) + "\n"
 
 
-def lessons(options: Options) -> tuple[Lesson, ...]:
-    """Everything a run with these options tells anybody."""
+def lessons(options: Options, agents: Mapping[str, int]) -> tuple[Lesson, ...]:
+    """Everything a run with these options and so many agents tells anybody."""
     known = [_by_each("control", "the number of its rows, their columns and total weight", "a few numbers")]
     for role in ("target",) if options.solver == "sinkhorn" else ("source", "target"):
         known += _shown(options, role)
-    known += _potentials(options) + _means(options)
+    known += _potentials(options) + _means(options, agents)
     if options.debias:
         known += _within(options)
     if isinstance(options, GromovOptions):
@@ -115,16 +117,24 @@ def _potentials(options: Options) -> list[Lesson]:
     return [own, _by("source", "potentials", "the dual potential of a row", amount)]
 
 
-def _means(options: Options) -> list[Lesson]:
+def _means(options: Options, agents: Mapping[str, int]) -> list[Lesson]:
+    what = f"each domain's mean and mean squared length{_of_few(agents)}"
     if isinstance(options, GromovOptions):
-        return [_by_all("mean", "each domain's mean and mean squared length", "D_X + D_Y + 2 numbers")]
+        return [_by_all("mean", what, "D_X + D_Y + 2 numbers")]
     known = []
     if getattr(options, "centre", True):
-        known.append(_by_all("mean", "the mean of both domains together", "D numbers"))
+        alone = ", so that each knows the other's" if sum(agents.values()) == 2 else ""
+        known.append(_by_all("mean", f"the mean of both domains together{alone}", "D numbers"))
     if options.scale is not None:
-        why = "for eps as a share of the mean cost"
-        known.append(_by_all("mean", f"each domain's mean and mean squared length, {why}", "2 D + 2 numbers"))
+        known.append(_by_all("mean", f"{what}, for eps as a share of the mean cost", "2 D + 2 numbers"))
     return known
+
+
+def _of_few(agents: Mapping[str, int]) -> str:
+    """A sum over one agent is that agent's; of a sum over two, each knows what the other has added."""
+    told = {1: "one {}, whose own they are,", 2: "two {}s, each of which can tell the other's,"}
+    few = [told[count].format(f"{role} agent") for role, count in agents.items() if count in told]
+    return f" (there are only {' and '.join(few).removesuffix(',')})" if few else ""
 
 
 def _gromov(options: GromovOptions) -> list[Lesson]:

@@ -44,7 +44,7 @@ class Status(StrEnum):
         return {
             Status.MARGINAL: "converged: marginal error below tol",
             Status.CHANGE: "converged: potentials changed by less than tol",
-            Status.ROUNDS: "stopped early: all rounds used, not converged",
+            Status.ROUNDS: "stopped early: all rounds used, not converged (use more of them, or a larger eps)",
             Status.STALLED: "stopped: P comes no closer to a stationary one (with sketches: their resolution)",
             Status.DIVERGED: "diverged: the objective is not finite",
         }[self]

@@ -63,6 +63,8 @@ def test_scores_are_those_of_pots_plans(comm: MPI.Intracomm) -> None:
     assert result.settings["eps_scale"] == result.choice.chosen == chosen_scale(GRID, expected)
     assert result.choice.bytes > result.ledger.of(deot_mpi.kinds.Kind.SAMPLES).bytes
     assert any("Targets' true labels were not used" in note for note in result.notes)
+    beyond = any("one beyond it may do as well or better" in note for note in result.notes)
+    assert beyond is (result.choice.chosen == GRID[-1])
 
 
 @pytest.mark.mpi(min_size=4, max_size=4)
