@@ -9,6 +9,8 @@ class DeotError(Exception):
     """A failure the program explains in one sentence instead of a traceback."""
 
     exit_code = 1
+    everywhere = False
+    """Whether other agents are about to raise it, too, without a word to each other."""
 
 
 class InputError(DeotError):
@@ -44,3 +46,5 @@ class NothingLeftError(DeotError):
 
 class ExchangeTimeoutError(DeotError):
     """A message did not arrive in time; the message names the silent agents."""
+
+    everywhere = True

@@ -38,6 +38,7 @@ from deot_mpi.exchange.ledger import Ledger
 from deot_mpi.exchange.losses import losses_understood
 from deot_mpi.exchange.placing import place_agents
 from deot_mpi.exchange.waiting import wait_all
+from deot_mpi.faults.deadline import wait_for_turn
 from deot_mpi.faults.keeper import Stop
 from deot_mpi.faults.stopping import StopRequests, interrupt_on_request
 from deot_mpi.faults.survival import fewer_than
@@ -58,9 +59,6 @@ _START_TIMEOUT = 60.0
 """Seconds the ranks wait for each other before the options (and their own timeout) are known."""
 _FINISHED_WITHOUT = 4
 _LEAVING_SECONDS = 0.3
-_TURN_SECONDS, _LAST_TURN_SECONDS = 0.5, 5.0
-"""After a loss or an interruption that all ranks have noticed they end the job in turns, the first that is left alone:
-of prterun 3.0.13, some hung for ever when all aborted at once."""
 _GOING_ON = "(--on-failure continue goes on without agents that are lost once the samples are being read.)"
 _LOST_LATE = "an agent was lost once the values were known: they are of all, but what it had to write may be missing."
 _LAUNCHED_SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -81,12 +79,13 @@ def main(argv: list[str] | None = None, comm: MPI.Intracomm = MPI.COMM_WORLD) ->
         print(f"deot_mpi: rank {comm.rank}: {error}\n{traceback.format_exc()}", end="", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)  # noticed at once, as leaving in any other way is not
     except AgentLostError as error:
-        _wait_for_turn(comm)
+        wait_for_turn(comm)
         _end_all(comm, f"deot_mpi: error on rank {comm.rank}: {error} {_GOING_ON}\n", 1)
     except DeotError as error:
-        _end_all(comm, f"deot_mpi: error on rank {comm.rank}: {error}\n", error.exit_code)
+        text, code = f"deot_mpi: error on rank {comm.rank}: {error}\n", error.exit_code
+        _end_all(comm, text, code, in_turn=error.everywhere)
     except KeyboardInterrupt:
-        _wait_for_turn(comm)
+        wait_for_turn(comm)
         _end_all(comm, f"deot_mpi: rank {comm.rank} was interrupted\n", 130)
     except BaseException:
         _end_all(comm, f"deot_mpi: unexpected failure on rank {comm.rank}\n{traceback.format_exc()}", 1)
@@ -383,15 +382,12 @@ def _say_once(comm: MPI.Intracomm, text: str, stream: TextIO, code: int) -> int:
     return code
 
 
-def _wait_for_turn(comm: MPI.Intracomm) -> None:
-    """Where all ranks know that it is over, one ends the job and the others with it."""
-    time.sleep(min(_TURN_SECONDS * comm.rank, _LAST_TURN_SECONDS))
-
-
-def _end_all(comm: MPI.Intracomm, text: str, code: int) -> NoReturn:
-    """A failure the other ranks do not know of: say it, give the text time to leave, and end the job."""
+def _end_all(comm: MPI.Intracomm, text: str, code: int, *, in_turn: bool = False) -> NoReturn:
+    """Say it, give the text time to leave, and end the job; ``in_turn`` where the others are about to do so, too."""
     print(text, end="", file=sys.stderr, flush=True)
     time.sleep(0.2)
+    if in_turn:
+        wait_for_turn(comm)
     comm.Abort(code)
     raise SystemExit(code)  # not reached: Abort ends this process, too
 
